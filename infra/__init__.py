@@ -1,0 +1,1 @@
+"""Infrastructure: artifacts, store, lineage, tracking, registry, settings. Knows nothing of models or stages."""
