@@ -1,0 +1,70 @@
+"""Where things are and how many threads to use: read from the environment once, at the door."""
+
+import os
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+# Everything the libraries would otherwise send or ask outside; set before they are imported and for every child.
+OFFLINE_ENVIRONMENT = {
+    "DO_NOT_TRACK": "true",
+    "HF_DATASETS_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_OFFLINE": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TRANSFORMERS_OFFLINE": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+}
+
+
+class Settings(BaseSettings):
+    """Settings of one installation, all from `GLMFLOW_*` variables."""
+
+    model_config = SettingsConfigDict(env_prefix="GLMFLOW_", frozen=True, extra="ignore")
+    home: Path = Field(default=Path("var"), description="directory of everything glmflow writes")
+    threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, description="compute threads of a stage")
+    lineage_url: str = Field(default="", description="SQLAlchemy URL of the lineage database; default: SQLite in home")
+    tracking_uri: str = Field(default="", description="MLflow tracking URI; default: SQLite in home")
+
+    @property
+    def root(self) -> Path:
+        """`home` as an absolute path."""
+        return self.home.absolute()
+
+    @property
+    def store_dir(self) -> Path:
+        """Artifacts."""
+        return self.root / "store"
+
+    @property
+    def work_dir(self) -> Path:
+        """One work directory per stage key."""
+        return self.root / "work"
+
+    @property
+    def sources_dir(self) -> Path:
+        """Downloaded sources of the demonstration corpus."""
+        return self.root / "sources"
+
+    @property
+    def reports_dir(self) -> Path:
+        """One folder per lifecycle run."""
+        return self.root / "reports"
+
+    def resolved_lineage_url(self) -> str:
+        """The lineage database's URL."""
+        return self.lineage_url or f"sqlite:///{self.root / 'lineage.db'}"
+
+    def resolved_tracking_uri(self) -> str:
+        """MLflow's tracking and registry URI."""
+        return self.tracking_uri or f"sqlite:///{self.root / 'mlflow.db'}"
+
+
+def go_offline() -> None:
+    """Set OFFLINE_ENVIRONMENT in this process (what is set already stays)."""
+    for name, value in OFFLINE_ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
