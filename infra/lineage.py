@@ -15,7 +15,8 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from pydantic import BaseModel, ConfigDict
-from sqlalchemy import JSON, BigInteger, Double, ForeignKey, String, create_engine, event, insert, select
+from sqlalchemy import JSON, BigInteger, Double, Executable, ForeignKey, String, create_engine, event, insert, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Engine, make_url
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
@@ -152,13 +153,19 @@ class Lineage:
         with Session(self.engine) as session, session.begin():
             row = StageRunRow(**record.model_dump())
             for is_output, field, ref in _links(record):
-                session.merge(ArtifactRow(digest=ref.digest, kind=ref.kind, num_bytes=ref.num_bytes))
+                session.execute(self._insert_if_absent(ArtifactRow), ref.model_dump())
                 row.links.append(StageArtifactRow(is_output=is_output, field=field, kind=ref.kind, digest=ref.digest))
             session.add(row)
             session.flush()
             if history:
                 session.execute(insert(MetricRow), [{"stage_run_id": row.id, **p.model_dump()} for p in history])
             return row.id
+
+    def _insert_if_absent(self, table: type[Base]) -> Executable:
+        """Two stages may record the same artifact at once; both SQLite and PostgreSQL know this statement."""
+        if self.engine.dialect.name == "sqlite":
+            return sqlite.insert(table).on_conflict_do_nothing()
+        return postgresql.insert(table).on_conflict_do_nothing()
 
     def find_by_key(self, key: str) -> StageRecord | None:
         """The newest finished run of this key."""

@@ -1,0 +1,60 @@
+# Every target sets up what it needs first. `make run` and `make test` are the two that a newcomer wants.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ARGS ?=
+
+.PHONY: setup run test check fmt lint types arch golden e2e test-ci test-nightly constraints clean
+
+setup: $(STAMP)
+	$(BIN)/python -m stages.sources
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+run: setup  ## the whole lifecycle on real text; ARGS="--input FOLDER --set stage.field=value"
+	$(BIN)/glmflow run demo $(ARGS)
+
+test: $(STAMP)  ## everything but the slow and the nightly tests
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+check: lint types arch
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/codespell flows stages models kernels infra tests *.md
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+arch: $(STAMP)
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/architecture
+
+fmt: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+golden: $(STAMP)  ## record changed outputs again and print what changed; say why in the commit message
+	$(BIN)/python -m tests.golden.record
+	git --no-pager diff --stat -- tests/golden
+
+e2e: setup  ## the tiny lifecycle under a real Prefect server: cached rerun, kill -9, no network
+	$(BIN)/python -m pytest -m slow tests/e2e $(ARGS)
+
+test-ci: e2e  ## what needs servers, processes to kill and minutes
+
+test-nightly: setup  ## many kill points and seeds
+	GLMFLOW_NIGHTLY=1 $(BIN)/python -m pytest -m slow $(ARGS)
+
+constraints:  ## pin every distribution of a fresh environment again
+	$(PYTHON) -m venv build/constraints
+	build/constraints/bin/pip install --quiet -c constraints.txt -e ".[dev]"
+	build/constraints/bin/pip freeze --exclude-editable > constraints.txt
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

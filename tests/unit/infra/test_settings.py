@@ -1,0 +1,38 @@
+"""Settings come from the environment and from nowhere else."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from infra.settings import OFFLINE_ENVIRONMENT, Settings, go_offline
+
+
+def test_everything_is_kept_below_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("GLMFLOW_HOME", str(tmp_path / "home"))
+    settings = Settings()
+    for path in (settings.store_dir, settings.work_dir, settings.sources_dir, settings.reports_dir):
+        assert path.is_relative_to(tmp_path / "home")
+    assert settings.resolved_lineage_url() == f"sqlite:///{tmp_path}/home/lineage.db"
+
+
+def test_a_url_given_beats_the_default(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("GLMFLOW_LINEAGE_URL", "postgresql://db/lineage")
+    assert Settings().resolved_lineage_url() == "postgresql://db/lineage"
+
+
+def test_zero_threads_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("GLMFLOW_THREADS", "0")
+    with pytest.raises(ValidationError, match="threads"):
+        Settings()
+
+
+def test_going_offline_keeps_what_the_user_set(monkeypatch: pytest.MonkeyPatch):
+    for name in OFFLINE_ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    go_offline()
+    import os
+
+    assert os.environ["HF_HUB_OFFLINE"] == "0"
+    assert os.environ["DO_NOT_TRACK"] == "true"
