@@ -17,7 +17,7 @@ FILES = {
     "stages/a.py": '"""Stage a."""\nfrom models import helper\n\n\ndef run():\n    """Do."""\n    return helper.f()\n',
     "stages/b.py": '"""Stage b."""\nimport json\n',
     "models/__init__.py": '"""Models."""\n',
-    "models/helper.py": '"""Help."""\ndef f():\n    import numpy\n    from kernels.op import SOURCE as S\n    return 1, S\n',
+    "models/helper.py": '"""Help."""\ndef f():\n    import numpy\n    from kernels.op import SOURCE\n    return 1\n',
     "kernels/__init__.py": '"""Kernels."""\n',
     "kernels/op.py": '"""Op."""\nSOURCE = "csrc/op.cpp"\nTEMPLATE = "card.jinja"\n',
     "kernels/csrc/op.cpp": "int f() { return 1; }\n",
