@@ -1,0 +1,295 @@
+"""The sections of a lifecycle's report: what to draw and to tabulate, from lineage records and metric histories.
+
+A section without data is left out. Names of runs are those of the lifecycle: `evaluate_<model>`, `quantize_<bits>`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from flows.charts import Bar, Line, bar_chart, heat_map, line_chart, number
+from infra.artifacts import SHORT_DIGEST_CHARS
+from infra.lineage import MetricPoint, StageRecord
+
+Records = Mapping[str, StageRecord]
+Histories = Mapping[str, Sequence[MetricPoint]]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One chart with its caption."""
+
+    caption: str
+    svg: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table; columns are named by their index."""
+
+    header: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    caption: str = ""
+    code_columns: tuple[int, ...] = ()
+    number_columns: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Details:
+    """Text that is folded away."""
+
+    caption: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the page."""
+
+    anchor: str
+    title: str
+    about: str
+    figures: list[Figure] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    details: list[Details] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to show."""
+        return not (self.figures or self.tables or self.details)
+
+
+def sections(records: Records, histories: Histories) -> list[Section]:
+    """Every section that has something to show, in reading order."""
+    found = [
+        _gates(records),
+        _quality(records),
+        _quantization(records),
+        _data(records),
+        _pretraining(histories),
+        _alignment(histories),
+        _cost(records),
+        _provenance(records),
+    ]
+    return [section for section in found if not section.is_empty]
+
+
+def evaluations(records: Records) -> dict[str, dict[str, float]]:
+    """Metrics of each evaluated model: `evaluate_sft` -> `sft`."""
+    found = {name: record.metrics for name, record in records.items() if record.stage == "evaluate"}
+    return {name.removeprefix("evaluate").lstrip("_-/.: ") or name: metrics for name, metrics in found.items()}
+
+
+def _figures(*figures: Figure) -> list[Figure]:
+    return [figure for figure in figures if figure.svg]
+
+
+def _tables(*tables: Table) -> list[Table]:
+    return [table for table in tables if table.rows]
+
+
+def _lines(history: Sequence[MetricPoint], *patterns: str) -> list[Line]:
+    """One line for each metric whose name matches, labelled by the name without its first part."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    for point in history:
+        if any(fnmatchcase(point.name, pattern) for pattern in patterns):
+            points.setdefault(point.name, []).append((point.step, point.value))
+    return [Line(name.split("/", 1)[-1].replace("/", " "), found) for name, found in points.items()]
+
+
+def _with_prefix(metrics: Mapping[str, float], prefix: str) -> Iterator[tuple[str, float]]:
+    for name in sorted(metrics):
+        if name.startswith(prefix):
+            yield name.removeprefix(prefix), metrics[name]
+
+
+def _gates(records: Records) -> Section:
+    rows = []
+    for record in records.values():
+        if record.stage != "release":
+            continue
+        for name, passed in _with_prefix(record.metrics, "release/gate_passed/"):
+            value, threshold = (record.metrics.get(f"release/gate_{kind}/{name}") for kind in ("value", "threshold"))
+            shown = [number(x) if x is not None else "-" for x in (value, threshold)]
+            rows.append((name.replace("_", " "), *shown, "passed" if passed else "failed"))
+    about = "What the model had to show before it was registered. A failed gate keeps it out of the registry."
+    tables = _tables(Table(("gate", "measured", "wanted", "verdict"), rows, number_columns=(1, 2)))
+    return Section("gates", "Gates", about, tables=tables)
+
+
+_QUALITY = (
+    ("eval/bits_per_byte", "bits per byte, held-out text (lower is better)", ""),
+    ("eval/perplexity", "perplexity per token, held-out text (lower is better)", ""),
+    ("eval/infilling_accuracy", "infilling accuracy on [MASK] spans", ""),
+    ("eval/instruction_accuracy", "instruction accuracy", "eval/instruction_stderr"),
+    ("eval/reward", "mean reward on held-out prompts", "eval/reward_stderr"),
+)
+
+
+def _quality(records: Records) -> Section:
+    models = evaluations(records)
+    figures = []
+    for name, caption, error_name in _QUALITY:
+        bars = [Bar(model, m[name], m.get(error_name, 0.0)) for model, m in models.items() if name in m]
+        if bars and min(bar.value for bar in bars) >= 0:  # bars start at zero; negative rewards stay in the table
+            figures.append(Figure(caption, bar_chart(caption, bars, label_width=60)))
+    names = [name for name, _, _ in _QUALITY]
+    rows = [(name.removeprefix("eval/").replace("_", " "), *_cells(models, name)) for name in names]
+    tables = [
+        Table(("metric", *models), [row for row in rows if set(row[1:]) - {"-"}], "All figures", (), _numbers(models)),
+        _breakdown(models, "eval/bits_per_byte/", "bits per byte by domain and language"),
+        _breakdown(models, "eval/instruction_accuracy/", "instruction accuracy by task and language", "accuracy"),
+    ]
+    about = "The same measurements on the same held-out documents for every model; whiskers are one standard error."
+    return Section("quality", "Quality by stage", about, _figures(*figures), _tables(*tables))
+
+
+def _numbers(models: Mapping[str, object]) -> tuple[int, ...]:
+    return tuple(range(1, len(models) + 1))
+
+
+def _cells(models: Mapping[str, Mapping[str, float]], name: str, error_name: str = "") -> list[str]:
+    cells = []
+    for metrics in models.values():
+        text = number(metrics[name]) if name in metrics else "-"
+        cells.append(f"{text} \u00b1 {number(metrics[error_name])}" if error_name in metrics else text)
+    return cells
+
+
+def _breakdown(models: Mapping[str, Mapping[str, float]], prefix: str, caption: str, kind: str = "") -> Table:
+    labels = sorted({label for metrics in models.values() for label, _ in _with_prefix(metrics, prefix)})
+    rows = []
+    for label in labels:
+        error_name = f"{prefix}{label}".replace(kind, "stderr") if kind else ""
+        rows.append((label.replace("/", ", "), *_cells(models, prefix + label, error_name)))
+    return Table(("", *models), rows, caption, (), _numbers(models))
+
+
+def _quantization(records: Records) -> Section:
+    full = evaluations(records).get("ppo", {})
+    rows, bars = [], []
+    for name, record in records.items():
+        if record.stage != "quantize":
+            continue
+        metrics = record.metrics
+        label = name.removeprefix("quantize").lstrip("_-/.: ") or name
+        own = evaluations(records).get(label, {})
+        cost = "-"
+        if "eval/perplexity" in full and "eval/perplexity" in own:
+            cost = f"{own['eval/perplexity'] / full['eval/perplexity'] - 1:+.2%}"
+        columns = ("quantize/size_ratio", "quantize/file_bytes", "quantize/full_file_bytes", "quantize/weight_error")
+        rows.append((label, *(number(metrics[c]) if c in metrics else "-" for c in columns), cost))
+        if "quantize/file_bytes" in metrics:
+            bars.append(Bar(label, metrics["quantize/file_bytes"] / 1e6))
+            size = metrics.get("quantize/full_file_bytes", 0.0) / 1e6
+    if bars and size:
+        bars.insert(0, Bar("fp32", size))
+    header = ("model", "size of quantized tensors / bf16", "file, bytes", "full file, bytes", "relative weight error")
+    tables = _tables(Table((*header, "perplexity cost"), rows, number_columns=(1, 2, 3, 4, 5)))
+    caption = "weight file, MB"
+    figures = _figures(Figure(caption, bar_chart(caption, bars, label_width=60)))
+    about = "Weights are packed; embeddings, norms and the router keep full precision."
+    return Section("quantization", "Quantization", about, figures, tables)
+
+
+def _data(records: Records) -> Section:
+    rows, figures = [], []
+    for name, record in records.items():
+        if record.stage not in {"ingest", "clean", "dedup", "tokenizer", "pack", "instructions", "preferences"}:
+            continue
+        plain = {k: v for k, v in record.metrics.items() if k.count("/") == 1}
+        rows += [(name, k.split("/", 1)[1].replace("_", " "), number(v)) for k, v in sorted(plain.items())]
+        labelled = {k.split("/", 1)[1]: v for k, v in record.metrics.items() if k.count("/") >= 2 and v}
+        for group in sorted({label.split("/")[0] for label in labelled}):
+            found = [(k.split("/", 1)[1], v) for k, v in labelled.items() if k.startswith(group + "/")]
+            ordered = sorted(found, key=lambda item: (-item[1], item[0]))[:14]
+            caption = f"{name}: {group.replace('_', ' ')}"
+            bars = [Bar(label.replace("_", " ")[:32], value) for label, value in ordered]
+            figures.append(Figure(caption, bar_chart(caption, bars, label_width=220)))
+    about = "What came in, what was kept, and why the rest was not."
+    tables = _tables(Table(("stage", "count", "value"), rows, number_columns=(2,)))
+    return Section("data", "Data", about, _figures(*figures), tables)
+
+
+def _pretraining(histories: Histories) -> Section:
+    history = histories.get("pretrain", ())
+    figures = [
+        Figure("loss", line_chart("pretraining loss", _lines(history, "pretrain/loss*", "pretrain/*_loss"))),
+        Figure(
+            "held-out bits per byte", line_chart("bits per byte", _lines(history, "pretrain/bits_per_byte*", "eval/*"))
+        ),
+        Figure("expert load over time", heat_map("expert load", _lines(history, "moe/expert_load/*"))),
+    ]
+    by_label = {
+        "balance of the experts": ("moe/*violation*", "moe/*imbalance*"),
+        "router entropy": ("moe/*entropy*",),
+        "balance loss": ("moe/*loss*",),
+        "learning rate": ("pretrain/learning_rate", "pretrain/lr"),
+        "gradient norm": ("pretrain/grad_norm",),
+        "tokens per second": ("pretrain/tokens_per_s",),
+    }
+    figures += [Figure(label, line_chart(label, _lines(history, *names))) for label, names in by_label.items()]
+    about = "Blank infilling mixed with language modelling; the load of each expert is logged from the first step on."
+    return Section("pretraining", "Pretraining", about, _figures(*figures))
+
+
+def _alignment(histories: Histories) -> Section:
+    plots = (
+        ("sft", "instruction tuning: loss", ("sft/loss*", "sft/*_loss")),
+        ("reward_model", "reward model: loss", ("reward_model/loss", "reward_model/*_loss")),
+        ("reward_model", "reward model: accuracy", ("reward_model/accuracy*", "reward_model/*_accuracy")),
+        ("ppo", "PPO: reward", ("ppo/reward*", "ppo/score*")),
+        ("ppo", "PPO: KL against the reference, per token", ("ppo/kl", "ppo/kl_*", "ppo/approx_kl")),
+        ("ppo", "PPO: entropy", ("ppo/entropy*",)),
+        ("ppo", "PPO: losses", ("ppo/*_loss",)),
+        ("ppo", "PPO: length of the answers, tokens", ("ppo/*length*", "ppo/*num_tokens*")),
+    )
+    figures = []
+    for name, caption, patterns in plots:
+        lines = [line for line in _lines(histories.get(name, ()), *patterns) if len(line.points) > 1]
+        figures.append(Figure(caption, line_chart(caption, lines)))
+    about = "Instruction tuning, the reward model, and PPO with a KL penalty against the tuned model."
+    return Section("alignment", "Alignment", about, _figures(*figures))
+
+
+_TOKEN_COUNTS = {"tokens", "num_tokens", "tokens_seen"}
+
+
+def _cost(records: Records) -> Section:
+    bars = [Bar(name, record.wall_s, text=f"{record.wall_s:.1f} s") for name, record in records.items()]
+    memory = [Bar(name, record.peak_rss_bytes / 2**30) for name, record in records.items()]
+    tokens = []
+    for name, record in records.items():
+        found = [value for label, value in record.metrics.items() if label.rsplit("/", 1)[-1] in _TOKEN_COUNTS]
+        if found:
+            tokens.append(Bar(name, max(found)))
+    figures = _figures(
+        Figure("time inside each stage, seconds", bar_chart("time of each stage", bars, 120)),
+        Figure("peak memory of each stage, GiB", bar_chart("peak memory of each stage", memory, 120)),
+        Figure("tokens by stage", bar_chart("tokens by stage", tokens, 120)),
+    )
+    total_s = sum(record.wall_s for record in records.values())
+    about = f"{total_s:.0f} s inside the stages in all; a stage found finished shows the time of the run that made it."
+    return Section("cost", "Time and tokens", about, figures)
+
+
+def _provenance(records: Records) -> Section:
+    rows, details = [], []
+    for name, record in records.items():
+        inputs = ", ".join(_shorts(record.inputs)) or "-"
+        rows.append((name, ", ".join(_shorts(record.outputs)), inputs, record.key[:SHORT_DIGEST_CHARS]))
+        settings = {"config": record.config, "seed": record.seed, "environment": record.environment}
+        details.append(Details(f"{name}: config and environment", json.dumps(settings, indent=2, sort_keys=True)))
+    header = ("stage", "made", "from", "key")
+    tables = _tables(Table(header, rows, code_columns=(1, 2, 3)))
+    about = "Every artifact is named by the digest of its bytes; `glmflow explain REF` prints the tree below one."
+    return Section("provenance", "Artifacts", about, tables=tables, details=details)
+
+
+def _shorts(fields: Mapping[str, object]) -> Iterator[str]:
+    for value in fields.values():
+        if isinstance(value, dict) and "digest" in value:
+            yield f"{value['kind']}:{value['digest'][:SHORT_DIGEST_CHARS]}"
+        elif isinstance(value, dict):
+            yield from _shorts(value)
