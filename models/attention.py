@@ -68,12 +68,12 @@ class Attention(nn.Module):
         self, x_BTD: torch.Tensor, rotations_BT1P: torch.Tensor, bias: torch.Tensor | None, cache: Any = None
     ) -> torch.Tensor:
         qkv_BTHC = self.qkv_proj(x_BTD).view(*x_BTD.shape[:2], -1, self.head_dim)
-        qk_BTHC, v_BTKC = torch.split(qkv_BTHC, (self.num_heads + self.num_kv_heads, self.num_kv_heads), dim=2)
+        qk_BTHC, v_BTKC = torch.split(qkv_BTHC, [self.num_heads + self.num_kv_heads, self.num_kv_heads], dim=2)
         if self.q_norm is not None and self.k_norm is not None:
-            q_BTHC, k_BTKC = torch.split(qk_BTHC, (self.num_heads, self.num_kv_heads), dim=2)
+            q_BTHC, k_BTKC = torch.split(qk_BTHC, [self.num_heads, self.num_kv_heads], dim=2)
             qk_BTHC = torch.cat((self.q_norm(q_BTHC), self.k_norm(k_BTKC)), dim=2)
         qk_BHTC = rotate(qk_BTHC, rotations_BT1P).transpose(1, 2)
-        q_BHTC, k_BKSC = torch.split(qk_BHTC, (self.num_heads, self.num_kv_heads), dim=1)
+        q_BHTC, k_BKSC = torch.split(qk_BHTC, [self.num_heads, self.num_kv_heads], dim=1)
         v_BKSC = v_BTKC.transpose(1, 2)
         if cache is not None:
             k_BKSC, v_BKSC = cache.update(k_BKSC, v_BKSC, self.layer_idx)

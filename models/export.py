@@ -36,7 +36,7 @@ def save_model(
     stop_ids: Sequence[int] | None = None,
     sampling: Mapping[str, float | int | bool] | None = None,
 ) -> None:
-    """Write the directory; `stop_ids` defaults to the tokenizer's `STOP_TOKENS`, no tokenizer: its files are left out."""
+    """Write the directory; `stop_ids` defaults to the tokenizer's `STOP_TOKENS`; no tokenizer, no files of it."""
     if not isinstance(model, GlmForCausalLM | GlmForSequenceClassification):
         raise ValueError(  # noqa: TRY004  one kind of error for whoever translates
             f"model: want GlmForCausalLM or GlmForSequenceClassification, got {type(model).__name__}; "
