@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT = 640, 260
-LEFT, RIGHT, TOP, BOTTOM = 56, 12, 12, 34
+WIDTH, HEIGHT = 480, 210
+LEFT, RIGHT, TOP, BOTTOM = 48, 10, 8, 34
 MAX_POINTS = 240
 NUM_COLOURS = 6
 
@@ -83,7 +83,7 @@ def _axes(x_range: tuple[float, float], y_range: tuple[float, float], x_label: s
         y = _scale(tick, y_range, HEIGHT - BOTTOM, TOP)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text class="tick" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{number(tick)}</text>')
-    for tick in ticks(*x_range, 7):
+    for tick in ticks(*x_range, 6):
         x = _scale(tick, x_range, LEFT, WIDTH - RIGHT)
         label = f'<text class="tick" x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{number(tick)}</text>'
         parts.append(label)
@@ -133,7 +133,7 @@ def bar_chart(title: str, bars: Sequence[Bar], label_width: int = 150) -> str:
     """Horizontal bars from zero with their values; empty text when there is nothing to draw."""
     if not bars:
         return ""
-    row, left, right = 26, label_width, 96
+    row, left, right = 24, label_width, 64
     high = max(0.0, *(bar.value + bar.error for bar in bars)) or 1.0
     body = []
     for index, bar in enumerate(bars):
@@ -161,7 +161,7 @@ def heat_map(title: str, rows: Sequence[Line], x_label: str = "step", max_column
     if not shown:
         return ""
     high = max(y for row in shown for _, y in row.points) or 1.0
-    cell_height, label_width = 16, 72
+    cell_height, label_width = 15, 72
     body = []
     for row_idx, row in enumerate(shown):
         y = 2 + row_idx * cell_height

@@ -95,7 +95,16 @@ def _lines(history: Sequence[MetricPoint], *patterns: str) -> list[Line]:
     for point in history:
         if any(fnmatchcase(point.name, pattern) for pattern in patterns):
             points.setdefault(point.name, []).append((point.step, point.value))
-    return [Line(name.split("/", 1)[-1].replace("/", " "), found) for name, found in points.items()]
+    return [Line(name, found) for name, found in zip(_short_labels(list(points)), points.values(), strict=True)]
+
+
+def _short_labels(names: Sequence[str]) -> list[str]:
+    """Metric names without the path that all of them share."""
+    paths = [name.split("/") for name in names]
+    num_shared = 1
+    while all(len(path) > num_shared + 1 for path in paths) and len({path[num_shared] for path in paths}) == 1:
+        num_shared += 1
+    return [" ".join(path[num_shared:]).replace("_", " ") for path in paths]
 
 
 def _with_prefix(metrics: Mapping[str, float], prefix: str) -> Iterator[tuple[str, float]]:
@@ -206,7 +215,7 @@ def _data(records: Records) -> Section:
             ordered = sorted(found, key=lambda item: (-item[1], item[0]))[:14]
             caption = f"{name}: {group.replace('_', ' ')}"
             bars = [Bar(label.replace("_", " ")[:32], value) for label, value in ordered]
-            figures.append(Figure(caption, bar_chart(caption, bars, label_width=220)))
+            figures.append(Figure(caption, bar_chart(caption, bars, label_width=190)))
     about = "What came in, what was kept, and why the rest was not."
     tables = _tables(Table(("stage", "count", "value"), rows, number_columns=(2,)))
     return Section("data", "Data", about, _figures(*figures), tables)
@@ -265,9 +274,9 @@ def _cost(records: Records) -> Section:
         if found:
             tokens.append(Bar(name, max(found)))
     figures = _figures(
-        Figure("time inside each stage, seconds", bar_chart("time of each stage", bars, 120)),
-        Figure("peak memory of each stage, GiB", bar_chart("peak memory of each stage", memory, 120)),
-        Figure("tokens by stage", bar_chart("tokens by stage", tokens, 120)),
+        Figure("time inside each stage, seconds", bar_chart("time of each stage", bars, 105)),
+        Figure("peak memory of each stage, GiB", bar_chart("peak memory of each stage", memory, 105)),
+        Figure("tokens by stage", bar_chart("tokens by stage", tokens, 105)),
     )
     total_s = sum(record.wall_s for record in records.values())
     about = f"{total_s:.0f} s inside the stages in all; a stage found finished shows the time of the run that made it."
