@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from transformers import DynamicCache
 
-OnToken = Callable[[int, int], None]  # row index, token id
+OnToken = Callable[[int, int, float], None]  # row index, token id, log-probability; it may raise to end the call
 
 
 @dataclass
@@ -189,7 +189,7 @@ def _record(
             result.finished = "stop"
         is_running.append(token_id not in stop_ids)
         if on_token is not None:
-            on_token(row_idx, token_id)
+            on_token(row_idx, token_id, logprob)
     return torch.tensor(is_running, device=token_B.device)
 
 
