@@ -39,8 +39,13 @@ def attend_bias(
     if is_real_BS is not None:
         attend = attend & is_real_BS[:, None]
         attend = attend | (key_S == query_T[:, None])
-    bias = torch.zeros(attend.shape, dtype=like.dtype, device=like.device).masked_fill_(~attend, float("-inf"))
-    return bias[:, None]
+    return as_bias(attend, like=like)
+
+
+def as_bias(attend_BTS: torch.Tensor, *, like: torch.Tensor) -> torch.Tensor:
+    """Additive mask [B, 1, T, S] of a bool one (True = may attend)."""
+    bias = torch.zeros(attend_BTS.shape, dtype=like.dtype, device=like.device)
+    return bias.masked_fill_(~attend_BTS, float("-inf"))[:, None]
 
 
 def _is_padded_right(is_real_BS: torch.Tensor, num_queries: int) -> bool:

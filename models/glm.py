@@ -28,7 +28,7 @@ from transformers import (
 from transformers.modeling_outputs import CausalLMOutputWithPast, SequenceClassifierOutputWithPast
 from transformers.utils import ModelOutput
 
-from models.attention import Attention, attend_bias
+from models.attention import Attention, as_bias, attend_bias
 from models.config import GlmConfig
 from models.layers import SwiGluFfn
 from models.losses import next_token_loss
@@ -135,9 +135,14 @@ class GlmBackbone(GlmPreTrainedModel):
         past_key_values: Any = None,
         use_cache: bool | None = None,
         inputs_embeds: torch.Tensor | None = None,
+        attend_mask: torch.Tensor | None = None,
         **_unused: Any,
     ) -> GlmBackboneOutput:
-        """Hidden states of every position; `past_key_values` is the older name of `cache`."""
+        """Hidden states of every position; `past_key_values` is the older name of `cache`.
+
+        `attend_mask` [B, T, S] (True = may attend, each query at least itself) replaces the mask made from
+        `attention_mask` and `context_length`: packed training sequences keep their segments apart with it.
+        """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("input_ids, inputs_embeds: want exactly one of them; pass the other as None")
         x_BTD = self._embed(input_ids) if inputs_embeds is None else inputs_embeds
@@ -153,9 +158,12 @@ class GlmBackbone(GlmPreTrainedModel):
         if block_position_ids is None:
             block_position_ids = torch.zeros_like(position_ids)
         turns = rotations(position_ids, block_position_ids, head_dim=self.config.head_dim, base=self.config.rope_base)
-        bias = attend_bias(
-            is_real_BS, context_length, num_queries=num_queries, num_keys=num_cached + num_queries, like=x_BTD
-        )
+        if attend_mask is None:
+            bias = attend_bias(
+                is_real_BS, context_length, num_queries=num_queries, num_keys=num_cached + num_queries, like=x_BTD
+            )
+        else:
+            bias = as_bias(attend_mask, like=x_BTD)
         router: list[RouterState] = []
         for layer in self.layers:
             x_BTD, router_state = layer(x_BTD, turns, bias, is_real_BT, cache)
