@@ -57,7 +57,7 @@ def normalise(text: str) -> str:
 def run(config: CleanConfig, inputs: CleanInputs, ctx: StageContext) -> CleanOutputs:
     """Write the kept documents and the report of the rejected ones."""
     from stages.languages import CODE, identify_language
-    from stages.records import CorpusWriter, Document, read_documents, write_report
+    from stages.records import CorpusWriter, Document, read_corpus, write_report
 
     rejected: Counter[str] = Counter()
     rejected_examples: dict[str, str] = {}
@@ -65,7 +65,7 @@ def run(config: CleanConfig, inputs: CleanInputs, ctx: StageContext) -> CleanOut
     kept_by_language: Counter[str] = Counter()
 
     def judged() -> Iterator[tuple[Document, str | None]]:
-        for document in read_documents(ctx.store.get(inputs.corpus)):
+        for document in read_corpus(ctx.store.get(inputs.corpus)):
             text = normalise(document.text)
             lang = CODE if document.lang == CODE else identify_language(text)
             cleaned = replace(document, text=text, lang=lang)

@@ -35,9 +35,9 @@ class DedupOutputs(StageModel):
 def run(config: DedupConfig, inputs: DedupInputs, ctx: StageContext) -> DedupOutputs:
     """Write the kept documents and which twin covers each removed one."""
     from stages.minhash import find_near_duplicates
-    from stages.records import CorpusWriter, read_documents, write_report
+    from stages.records import CorpusWriter, read_corpus, write_report
 
-    documents = list(read_documents(ctx.store.get(inputs.corpus)))
+    documents = list(read_corpus(ctx.store.get(inputs.corpus)))
     first_with: dict[bytes, int] = {}
     twin_of: dict[int, int] = {}
     for i, document in enumerate(documents):

@@ -34,11 +34,9 @@ class TokenizerOutputs(StageModel):
 def run(config: TokenizerConfig, inputs: TokenizerInputs, ctx: StageContext) -> TokenizerOutputs:
     """Train, save, and measure the bytes a token stands for, by language."""
     from models.tokenizer import save_tokenizer, train_tokenizer
-    from stages.records import read_documents
+    from stages.records import read_corpus
 
-    documents = sorted(
-        read_documents(ctx.store.get(inputs.corpus)), key=lambda d: hashlib.sha256(d.id.encode()).digest()
-    )
+    documents = sorted(read_corpus(ctx.store.get(inputs.corpus)), key=lambda d: hashlib.sha256(d.id.encode()).digest())
     sample, num_bytes = [], 0
     for document in documents:
         if num_bytes >= config.max_train_bytes:

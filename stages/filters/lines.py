@@ -1,4 +1,4 @@
-"""Drop documents with over-long lines without spaces or sentence ends: minified code, encoded data, generated tables."""
+"""Drop documents with over-long lines without spaces or sentence ends: minified code, encoded data."""
 
 import re
 from typing import Literal

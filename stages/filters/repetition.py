@@ -1,4 +1,4 @@
-"""Drop documents that say the same thing again and again (Gopher's repetition rules, Rae et al. 2021, in characters)."""
+"""Drop documents that repeat themselves (Gopher's repetition rules, Rae et al. 2021, in characters)."""
 
 from typing import Literal
 
