@@ -35,7 +35,7 @@ class Document:
 def is_held_out(document_id: str, ratio: float) -> bool:
     """Whether this document is set aside for evaluation: depends on its id alone, so that every stage agrees."""
     digest = hashlib.sha256(b"held out:" + document_id.encode()).hexdigest()
-    return int(digest[:_HASH_CHARS], 16) < ratio * 16**_HASH_CHARS
+    return int(digest[:_HASH_CHARS], 16) / float(16**_HASH_CHARS) < ratio
 
 
 class CorpusWriter:
@@ -172,7 +172,7 @@ def read_records(path: Path, record_type: type[R]) -> list[R]:
 
 
 def read_rows(path: Path) -> Sequence[dict[str, Any]]:
-    """The rows of a .jsonl or .parquet file. Raises BadSpecError naming the file, and the line that is not an object."""
+    """The rows of a .jsonl or .parquet file. A line that is not an object is a BadSpecError that names it."""
     if path.suffix == ".parquet":
         import pyarrow.parquet as pq
 
@@ -183,11 +183,10 @@ def read_rows(path: Path) -> Sequence[dict[str, Any]]:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8").splitlines()
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSpecError(
-            f"{path}: want a readable UTF-8 file of JSON lines, got {error}; give another file"
-        ) from error
+        raise BadSpecError(f"{path}: want a readable UTF-8 file of JSON lines, got {error}; mend the file") from error
+    return text.removesuffix("\n").split("\n") if text else []  # splitlines() would cut at U+2028 inside a text
 
 
 def _json_object(line: str, where: str) -> dict[str, Any]:

@@ -80,6 +80,12 @@ def test_records_come_back_as_they_were_written(tmp_path: Path):
     assert read_records(tmp_path / "x.jsonl", Instruction) == [INSTRUCTION] * 3
 
 
+def test_a_line_separator_inside_a_text_does_not_cut_the_record(tmp_path: Path):
+    record = INSTRUCTION.model_copy(update={"task": "a\u2028b\x85c\x0cd"})
+    write_records(tmp_path / "x.jsonl", [record])
+    assert read_records(tmp_path / "x.jsonl", Instruction) == [record]
+
+
 def test_the_prompt_is_everything_before_the_answer():
     assert INSTRUCTION.prompt == [{"role": "user", "content": "问?"}]
     assert INSTRUCTION.conversation[-1] == {"role": "assistant", "content": "答"}
