@@ -4,6 +4,12 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
+# what transformers itself passes to a configuration beside the fields
+_FOREIGN_SETTINGS = frozenset({
+    "attn_implementation", "auto_map", "experts_implementation", "model_type", "name_or_path", "num_labels",
+    "output_attentions", "per_layer_config", "tie_last_hidden_states", "torch_dtype",
+})  # fmt: skip
+
 
 class GlmConfig(PreTrainedConfig):  # type: ignore[misc]  # transformers is not typed here
     """A mixture-of-experts GLM with blank-infilling positions.
@@ -45,10 +51,19 @@ class GlmConfig(PreTrainedConfig):  # type: ignore[misc]  # transformers is not 
     pad_token_id: int | None = 0
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None
+    # {"quant_method", "bits", "group_size"} of a quantized model; in config.json it is called `quantization_config`
+    quantization: dict[str, Any] | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
+        # transformers drops names of sampling parameters without a word, and `top_k` is one
+        for alias in self.attribute_map.keys() & kwargs.keys():
+            setattr(self, alias, kwargs.pop(alias))
+        # kept out of the attribute of that name, where transformers would look for a quantizer of its own
+        self.quantization = kwargs.pop("quantization_config", None) or self.quantization
+        unknown = sorted(name for name in kwargs if name not in _FOREIGN_SETTINGS and not name.startswith("_"))
         super().__post_init__(**kwargs)
-        problems = list(self._problems())
+        problems = [f"{name}: want a setting of GlmConfig, got an unknown name; correct it" for name in unknown]
+        problems += self._problems()
         if problems:
             raise ValueError("; ".join(problems))
 
@@ -90,11 +105,3 @@ class GlmConfig(PreTrainedConfig):  # type: ignore[misc]  # transformers is not 
     def is_moe_layer(self, layer_idx: int) -> bool:
         """Whether the layer routes (True) or has one dense FFN."""
         return self.num_experts > 1 and layer_idx >= self.num_dense_layers
-
-    @property
-    def quantization(self) -> dict[str, Any] | None:
-        """`{"quant_method", "bits", "group_size"}` of a quantized model, None for a full-precision one."""
-        spec = getattr(self, "quantization_config", None)
-        if spec is None or isinstance(spec, dict):
-            return spec
-        return dict(spec.to_dict())

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from models.bundle import MODELING_NAME, modeling_source
 from models.config import GlmConfig
 from models.glm import GlmForCausalLM, GlmForSequenceClassification, GlmPreTrainedModel
+from models.weights_file import write_safetensors
 
 STOP_TOKENS = ("<|endoftext|>", "<|user|>", "<|observation|>")
 WEIGHTS_NAME = "model.safetensors"
@@ -48,7 +49,7 @@ def save_model(
         stop_ids = [] if tokenizer is None else _stop_ids(tokenizer)
     if tokenizer is not None:
         tokenizer.save_pretrained(directory)
-    save_file(_stored_tensors(model), directory / WEIGHTS_NAME, metadata={"format": "pt"})
+    write_safetensors(directory / WEIGHTS_NAME, _stored_tensors(model))
     _write_json(directory / "config.json", _config_json(model))
     generation = {"pad_token_id": model.config.pad_token_id, "eos_token_id": list(stop_ids), **(sampling or {})}
     if isinstance(model, GlmForCausalLM):
@@ -72,7 +73,7 @@ def _tied_names(model: GlmPreTrainedModel) -> set[str]:
 def _stored_tensors(model: GlmPreTrainedModel) -> dict[str, torch.Tensor]:
     tied = _tied_names(model)
     state = model.state_dict()
-    return {name: state[name].detach().cpu().contiguous() for name in sorted(state) if name not in tied}
+    return {name: tensor for name, tensor in state.items() if name not in tied}
 
 
 def _config_json(model: GlmPreTrainedModel) -> dict[str, Any]:
@@ -81,8 +82,8 @@ def _config_json(model: GlmPreTrainedModel) -> dict[str, Any]:
     config["architectures"] = [type(model).__name__]
     config["dtype"] = str(model.dtype).removeprefix("torch.")
     config["auto_map"] = {auto: f"{MODELING_NAME}.{name}" for auto, name in _AUTO_CLASSES.items()}
-    if model.config.quantization is not None:
-        config["quantization_config"] = model.config.quantization
+    if (spec := config.pop("quantization", None)) is not None:
+        config["quantization_config"] = spec
     return config
 
 

@@ -4,7 +4,7 @@ GLM-130B's format: symmetric, scale = max|w| / (2^(bits-1) - 1) in fp16, INT4 tw
 are per group of `group_size` columns, the last group of a row may be shorter. Attention and FFN/expert matrices inside
 the layers are quantized; router, norms, embedding and heads stay as they are, bit for bit.
 
-A quantized model carries its own description in `config.quantization_config`, and building a model from such a
+A quantized model carries its own description in `config.quantization`, and building a model from such a
 configuration gives the packed modules, so it loads without the original weights.
 
 Shapes: [..., O, I] weights; E experts, T tokens, K top-k, D model dim, F ffn dim.
@@ -141,7 +141,7 @@ def build_quantized_modules(backbone: Any, spec: dict[str, Any]) -> list[tuple[n
     """Swap the layers' matrices for empty packed ones; returns (original, replacement) pairs for the caller to fill."""
     bits, group_size = spec["bits"], spec["group_size"]
     if spec["quant_method"] != QUANT_METHOD or bits not in {4, 8}:
-        raise ValueError(f"quantization_config: want {QUANT_METHOD!r} with bits 4 or 8, got {spec!r}; requantize it")
+        raise ValueError(f"quantization: want {QUANT_METHOD!r} with bits 4 or 8, got {spec!r}; requantize it")
     swaps: list[tuple[nn.Module, nn.Module]] = []
     for parent in list(backbone.layers.modules()):
         for name, child in list(parent.named_children()):
@@ -173,7 +173,7 @@ def quantize_model(model: Any, *, bits: int, group_size: int = 64) -> Any:
             replacement.down_proj.fill(original.down_proj.detach())
         elif isinstance(original, nn.Linear) and isinstance(replacement, QuantizedLinear):
             replacement.weight.fill(original.weight.detach())
-    model.config.quantization_config = spec
+    model.config.quantization = spec
     return model
 
 
