@@ -1,0 +1,165 @@
+"""One source file to passages: a reader for each form. Which text is whose document is decided here.
+
+A user's text is cut only between paragraphs and only when it is longer than `MAX_CHARS`; joined again, the pieces are
+the whole text, so nothing is lost.
+"""
+
+import gzip
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from infra.errors import BadSpecError
+from stages.manual_pages import read_manual
+from stages.python_source import Passage, read_python
+from stages.sources import Reader
+
+MAX_CHARS = 4_000
+MIN_PROSE_CHARS = 300
+_UNDERLINE = re.compile(r"^([=\-~^#*+\"'`.:_])\1{2,}\s*$")
+
+
+class UnreadableError(Exception):
+    """The file is no document; the message is the reason in snake_case."""
+
+
+def read_file(path: Path, reader: Reader, name: str) -> Iterator[Passage]:
+    """The passages of one file. Raises UnreadableError (skip and count) or BadSpecError (refuse)."""
+    data = _uncompressed(path)
+    if not data:
+        raise UnreadableError("empty_file")
+    if reader == "parquet":
+        yield from _rows(_parquet_rows(data, name), name, "row")
+        return
+    if b"\0" in data[:8192]:
+        raise UnreadableError("binary_file")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UnreadableError("not_utf8") from error
+    yield from _READERS[reader](text, name)
+
+
+def _uncompressed(path: Path) -> bytes:
+    data = path.read_bytes()
+    try:
+        if path.suffix.lower() == ".gz":
+            return gzip.decompress(data)
+        if path.suffix.lower() == ".zst":
+            return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data)).read()
+    except (OSError, EOFError, zstandard.ZstdError) as error:
+        raise UnreadableError("cannot_be_decompressed") from error
+    return data
+
+
+def _text(text: str, name: str) -> Iterator[Passage]:
+    yield from (Passage("user", piece, {"title": name}) for piece in cut(text))
+
+
+def cut(text: str, max_chars: int = MAX_CHARS) -> list[str]:
+    """Pieces of at most about `max_chars`, cut after blank lines; "".join(pieces) is the text."""
+    pieces, piece = [], ""
+    for paragraph in re.split(r"(?<=\n\n)", text):
+        if piece and len(piece) + len(paragraph) > max_chars:
+            pieces.append(piece)
+            piece = ""
+        piece += paragraph
+    return [*pieces, piece] if piece else pieces
+
+
+def _jsonl(text: str, name: str) -> Iterator[Passage]:
+    lines = text.removesuffix("\n").split("\n")
+    rows = ((i, _parsed(line, f"{name} line {i}")) for i, line in enumerate(lines, start=1) if line.strip())
+    yield from _rows(rows, name, "line")
+
+
+def _json(text: str, name: str) -> Iterator[Passage]:
+    parsed = _parsed(text, name)
+    items = parsed if isinstance(parsed, list) else [parsed]
+    yield from _rows(enumerate(items, start=1), name, "item")
+
+
+def _parsed(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise BadSpecError(f"{where}: want JSON with a 'text' field, got {text[:60]!r}; mend or remove it") from error
+
+
+def _parquet_rows(data: bytes, name: str) -> Iterator[tuple[int, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+    except pa.ArrowInvalid as error:
+        raise UnreadableError("not_parquet") from error
+    if "text" not in file.schema_arrow.names:
+        raise BadSpecError(
+            f"{name}: want a column 'text', got {', '.join(file.schema_arrow.names)}; rename the column that holds it"
+        )
+    rows = (row for batch in file.iter_batches() for row in batch.to_pylist())
+    yield from enumerate(rows, start=1)
+
+
+def _rows(rows: Iterator[tuple[int, Any]] | enumerate[Any], name: str, unit: str) -> Iterator[Passage]:
+    for number, row in rows:
+        text = row.get("text") if isinstance(row, dict) else None
+        if not isinstance(text, str):
+            raise BadSpecError(
+                f"{name} {unit} {number}: want an object with a 'text' field that holds a string, "
+                f"got {json.dumps(row, ensure_ascii=False, default=str)[:60]!r}; mend or remove it"
+            )
+        meta = {key: row[key] for key in ("title", "license", "source", "lang") if isinstance(row.get(key), str)}
+        yield from (Passage("user", piece, meta) for piece in cut(text))
+
+
+def _prose(text: str, name: str) -> Iterator[Passage]:
+    """Sections of reStructuredText or plain documentation, at underlined headings; short ones stay with the next."""
+    lines = text.split("\n")
+    heads = [i for i in range(len(lines) - 1) if lines[i].strip() and _UNDERLINE.match(lines[i + 1])]
+    edges = [0, *[i for i in heads if i > 0], len(lines)]
+    waiting, title = "", ""
+    for start, end in pairwise(edges):
+        title = title or lines[start].strip()
+        waiting += "\n".join(lines[start:end]) + "\n"
+        if len(waiting) >= MIN_PROSE_CHARS or end == len(lines):
+            yield from (Passage("doc", piece, {"title": title, "file": name}) for piece in cut(waiting.strip("\n")))
+            waiting, title = "", ""
+
+
+def _python(text: str, name: str) -> Iterator[Passage]:
+    module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    yield from read_python(text, module)
+
+
+def _manual(text: str, name: str) -> Iterator[Passage]:
+    page = read_manual(text)
+    meta = {"title": name, "name": page.name, "summary": page.summary}
+    for i, piece in enumerate(cut(page.text)):
+        yield Passage("manual", piece, meta if i == 0 else {"title": name})
+
+
+def _reviews(label: str) -> Callable[[str, str], Iterator[Passage]]:
+    def read(text: str, _name: str) -> Iterator[Passage]:
+        yield from (Passage("review", line.strip(), {"label": label}) for line in text.split("\n") if line.strip())
+
+    return read
+
+
+_READERS: dict[Reader, Callable[[str, str], Iterator[Passage]]] = {
+    "text": _text,
+    "jsonl": _jsonl,
+    "json": _json,
+    "prose": _prose,
+    "python": _python,
+    "manual": _manual,
+    "review_positive": _reviews("positive"),
+    "review_negative": _reviews("negative"),
+}
