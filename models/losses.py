@@ -19,36 +19,29 @@ _ROWS_PER_BLOCK = 256
 
 def supervised_loss_sum(
     hidden_BTD: torch.Tensor, targets_BT: torch.Tensor, loss_mask_BT: torch.Tensor, head: nn.Linear
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """(sum of the cross entropy where `loss_mask_BT` is True, its terms [N] without gradient for metrics).
-
-    Divide the sum by the supervised positions of the whole global batch.
-    """
-    loss: torch.Tensor
-    loss_N: torch.Tensor
-    loss, loss_N = _HeadCrossEntropy.apply(  # type: ignore[no-untyped-call]
+) -> torch.Tensor:
+    """Sum of the cross entropy where `loss_mask_BT` is True; divide by the count over the whole global batch."""
+    loss: torch.Tensor = _HeadCrossEntropy.apply(  # type: ignore[no-untyped-call]
         hidden_BTD[loss_mask_BT], head.weight, targets_BT[loss_mask_BT]
     )
-    return loss, loss_N
+    return loss
 
 
 class _HeadCrossEntropy(torch.autograd.Function):
     """sum of cross_entropy(hidden @ weight.T); gradients are made in the forward pass while the logits are at hand."""
 
     @staticmethod
-    def forward(
-        ctx: Any, hidden_ND: torch.Tensor, weight_VD: torch.Tensor, targets_N: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(ctx: Any, hidden_ND: torch.Tensor, weight_VD: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
         needs_grad = any(ctx.needs_input_grad)
         grad_hidden_ND = torch.empty_like(hidden_ND) if needs_grad else None
         grad_weight_VD = torch.zeros_like(weight_VD) if needs_grad else None
-        loss_N = torch.empty(hidden_ND.shape[0], dtype=torch.float32, device=hidden_ND.device)
+        loss = hidden_ND.new_zeros((), dtype=torch.float32)
         for start in range(0, hidden_ND.shape[0], _ROWS_PER_BLOCK):
             rows_nD = hidden_ND[start : start + _ROWS_PER_BLOCK]
             targets_n1 = targets_N[start : start + _ROWS_PER_BLOCK, None]
             logits_nV = (rows_nD @ weight_VD.t()).float()
             log_total_n1 = logits_nV.logsumexp(-1, keepdim=True)
-            loss_N[start : start + _ROWS_PER_BLOCK] = (log_total_n1 - logits_nV.gather(1, targets_n1)).squeeze(1)
+            loss += (log_total_n1 - logits_nV.gather(1, targets_n1)).sum()
             if grad_hidden_ND is None or grad_weight_VD is None:
                 continue
             # d cross_entropy / d logits = softmax - one_hot
@@ -58,11 +51,10 @@ class _HeadCrossEntropy(torch.autograd.Function):
             torch.mm(grad_nV, weight_VD, out=grad_hidden_ND[start : start + _ROWS_PER_BLOCK])
             grad_weight_VD.addmm_(grad_nV.t(), rows_nD)
         ctx.save_for_backward(grad_hidden_ND, grad_weight_VD)
-        ctx.mark_non_differentiable(loss_N)
-        return loss_N.sum(), loss_N
+        return loss
 
     @staticmethod
-    def backward(ctx: Any, grad_loss: torch.Tensor, _grad_terms: None) -> tuple[torch.Tensor, torch.Tensor, None]:
+    def backward(ctx: Any, grad_loss: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
         grad_hidden_ND, grad_weight_VD = ctx.saved_tensors
         return grad_hidden_ND * grad_loss, grad_weight_VD * grad_loss, None
 

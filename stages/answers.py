@@ -39,6 +39,7 @@ class Judged:
     answer: str
     correct: bool
     stopped: bool  # ended by a stop token, not by the limit
+    num_tokens: int = 0  # generated, the stop token included
 
 
 @dataclass(frozen=True)
@@ -111,5 +112,6 @@ def judge(
         for i, generation in zip(batch, generations, strict=True):
             answer = template.parse(generation.token_ids)
             correct = is_correct(instructions[i].check, answer)
-            judged[i] = Judged(instructions[i], answer, correct, generation.finished == "stop")
+            num_tokens, stopped = len(generation.token_ids), generation.finished == "stop"
+            judged[i] = Judged(instructions[i], answer, correct, stopped, num_tokens)
     return [judged[i] for i in range(len(prompts))]
