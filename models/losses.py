@@ -21,10 +21,19 @@ def supervised_loss_sum(
     hidden_BTD: torch.Tensor, targets_BT: torch.Tensor, loss_mask_BT: torch.Tensor, head: nn.Linear
 ) -> torch.Tensor:
     """Sum of the cross entropy where `loss_mask_BT` is True; divide by the count over the whole global batch."""
-    loss: torch.Tensor = _HeadCrossEntropy.apply(  # type: ignore[no-untyped-call]
+    return supervised_losses(hidden_BTD, targets_BT, loss_mask_BT, head)[0]
+
+
+def supervised_losses(
+    hidden_BTD: torch.Tensor, targets_BT: torch.Tensor, loss_mask_BT: torch.Tensor, head: nn.Linear
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(the sum, its terms [N]); the terms carry no gradient, they are for metrics."""
+    loss: torch.Tensor
+    loss_N: torch.Tensor
+    loss, loss_N = _HeadCrossEntropy.apply(  # type: ignore[no-untyped-call]
         hidden_BTD[loss_mask_BT], head.weight, targets_BT[loss_mask_BT]
     )
-    return loss
+    return loss, loss_N
 
 
 class _HeadCrossEntropy(torch.autograd.Function):
