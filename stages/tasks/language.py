@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from pydantic import Field
+
 from stages.records import Document, Instruction
 from stages.tasks.base import InstructionTask, random_of
 
@@ -14,7 +16,7 @@ class LanguageTask(InstructionTask):
     """The three kinds are equally frequent, so that no constant answer is right more often than one time in three."""
 
     kind: Literal["language"] = "language"
-    max_train: int = 240
+    max_train: int = Field(default=240, ge=0, description="training instructions of each language")
 
     def build(self, documents: Sequence[Document]) -> Iterator[Instruction]:
         """One instruction a document, as many of each kind."""
