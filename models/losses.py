@@ -40,17 +40,19 @@ class _HeadCrossEntropy(torch.autograd.Function):
     """sum of cross_entropy(hidden @ weight.T); gradients are made in the forward pass while the logits are at hand."""
 
     @staticmethod
-    def forward(ctx: Any, hidden_ND: torch.Tensor, weight_VD: torch.Tensor, targets_N: torch.Tensor) -> torch.Tensor:
+    def forward(
+        ctx: Any, hidden_ND: torch.Tensor, weight_VD: torch.Tensor, targets_N: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         needs_grad = any(ctx.needs_input_grad)
         grad_hidden_ND = torch.empty_like(hidden_ND) if needs_grad else None
         grad_weight_VD = torch.zeros_like(weight_VD) if needs_grad else None
-        loss = hidden_ND.new_zeros((), dtype=torch.float32)
+        loss_N = torch.empty(hidden_ND.shape[0], dtype=torch.float32, device=hidden_ND.device)
         for start in range(0, hidden_ND.shape[0], _ROWS_PER_BLOCK):
             rows_nD = hidden_ND[start : start + _ROWS_PER_BLOCK]
             targets_n1 = targets_N[start : start + _ROWS_PER_BLOCK, None]
             logits_nV = (rows_nD @ weight_VD.t()).float()
             log_total_n1 = logits_nV.logsumexp(-1, keepdim=True)
-            loss += (log_total_n1 - logits_nV.gather(1, targets_n1)).sum()
+            loss_N[start : start + _ROWS_PER_BLOCK] = (log_total_n1 - logits_nV.gather(1, targets_n1)).squeeze(1)
             if grad_hidden_ND is None or grad_weight_VD is None:
                 continue
             # d cross_entropy / d logits = softmax - one_hot
@@ -60,10 +62,11 @@ class _HeadCrossEntropy(torch.autograd.Function):
             torch.mm(grad_nV, weight_VD, out=grad_hidden_ND[start : start + _ROWS_PER_BLOCK])
             grad_weight_VD.addmm_(grad_nV.t(), rows_nD)
         ctx.save_for_backward(grad_hidden_ND, grad_weight_VD)
-        return loss
+        ctx.mark_non_differentiable(loss_N)
+        return loss_N.sum(), loss_N
 
     @staticmethod
-    def backward(ctx: Any, grad_loss: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
+    def backward(ctx: Any, grad_loss: torch.Tensor, _grad_terms: None) -> tuple[torch.Tensor, torch.Tensor, None]:
         grad_hidden_ND, grad_weight_VD = ctx.saved_tensors
         return grad_hidden_ND * grad_loss, grad_weight_VD * grad_loss, None
 

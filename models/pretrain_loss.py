@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch.nn import functional
 
 from models.balance import load_statistics, sequence_balance_loss, update_bias
 from models.batches import OBJECTIVES, Batch
 from models.glm import GlmForCausalLM
+from models.losses import supervised_losses
 from models.moe import MoeFfn, RouterState
 from models.trainer import StepLoss
 
@@ -58,10 +58,9 @@ class PretrainLoss:
             attend_mask=batch.attend_mask_BTT(),
         )
         loss_mask_BT = batch.loss_mask_BT
-        logits_NV = self.model.lm_head(output.hidden_BTD[loss_mask_BT]).float()
-        loss_N = functional.cross_entropy(logits_NV, batch.targets_BT[loss_mask_BT], reduction="none")
-        loss = loss_N.sum() / micro.num_supervised_of_step
-        metrics = _loss_by_objective(loss_N.detach(), batch.objective_BT[loss_mask_BT])
+        loss_sum, loss_N = supervised_losses(output.hidden_BTD, batch.targets_BT, loss_mask_BT, self.model.lm_head)
+        loss = loss_sum / micro.num_supervised_of_step
+        metrics = _loss_by_objective(loss_N, batch.objective_BT[loss_mask_BT])
         metrics["num_padding"] = float(batch.segment_BT.numel() - batch.num_tokens)
         if output.router:
             balance = torch.stack(

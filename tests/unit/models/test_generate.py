@@ -66,12 +66,14 @@ def test_a_tiny_top_p_is_greedy() -> None:
     assert [r.token_ids for r in greedy] == [r.token_ids for r in nucleus]
 
 
-def test_every_token_is_reported_as_it_comes() -> None:
-    seen: dict[int, list[int]] = {0: [], 1: []}
-    results = generate(
-        tiny_glm(), PROMPTS[:2], max_new_tokens=4, stop_ids=[], on_token=lambda row, token: seen[row].append(token)
-    )
-    assert [seen[0], seen[1]] == [result.token_ids for result in results]
+def test_every_token_is_reported_with_its_logprob_as_it_comes() -> None:
+    seen: dict[int, list[tuple[int, float]]] = {0: [], 1: []}
+
+    def note(row: int, token: int, logprob: float) -> None:
+        seen[row].append((token, logprob))
+
+    results = generate(tiny_glm(), PROMPTS[:2], max_new_tokens=4, stop_ids=[], on_token=note)
+    assert [seen[0], seen[1]] == [list(zip(r.token_ids, r.logprobs, strict=True)) for r in results]
 
 
 def test_filling_a_blank_uses_the_positions_of_training() -> None:

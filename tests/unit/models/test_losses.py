@@ -13,7 +13,11 @@ def test_loss_and_gradients_at_supervised_positions_equal_the_plain_cross_entrop
     targets = torch.randint(0, 32, (2, 9))
     loss_mask = torch.rand(2, 9) < 0.6
     plain = functional.cross_entropy(head(hidden[loss_mask]), targets[loss_mask], reduction="sum")
-    ours = losses.supervised_loss_sum(hidden, targets, loss_mask, head)
+    ours, terms = losses.supervised_losses(hidden, targets, loss_mask, head)
+    assert not terms.requires_grad
+    torch.testing.assert_close(
+        terms, functional.cross_entropy(head(hidden[loss_mask]), targets[loss_mask], reduction="none")
+    )
     torch.testing.assert_close(ours, plain)
     expected = torch.autograd.grad(plain / 3, [hidden, head.weight])
     for got, want in zip(torch.autograd.grad(ours / 3, [hidden, head.weight]), expected, strict=True):
