@@ -1,10 +1,7 @@
 """Run one stage from the command line, as a container does: `python -m stages clean --spec spec.json`."""
 
 import argparse
-import ctypes
 import json
-import os
-import signal
 import sys
 import traceback
 from pathlib import Path
@@ -12,7 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from infra.errors import BadSpecError, GlmflowError, StopRequestedError
+from infra.errors import BadSpecError, GlmflowError, RetryableError, StopRequestedError
+from infra.process import die_with_parent
 from infra.settings import Settings, go_offline
 from stages import STAGE_NAMES, load_stage
 from stages.contract import Stage, StageModel
@@ -22,8 +20,6 @@ EXIT_DONE = 0
 EXIT_FAILED = 1  # may be retried
 EXIT_BAD_SPEC = 2  # never retried
 EXIT_STOPPED = 143  # stopped on request; running it again goes on
-PARENT_PID_VARIABLE = "GLMFLOW_PARENT_PID"
-_PR_SET_PDEATHSIG = 1
 
 
 class Spec(BaseModel):
@@ -41,6 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("stage", choices=STAGE_NAMES)
     parser.add_argument("--spec", type=Path, help='JSON: {"config": {...}, "inputs": {...}, "seed": 0}')
     parser.add_argument("--schema", action="store_true", help="print the JSON schema of config and inputs, and stop")
+    parser.add_argument("--failure", type=Path, help="where to write, on a failure, its sentence and whether to retry")
     args = parser.parse_args(argv)
     die_with_parent()
     go_offline()
@@ -53,29 +50,36 @@ def main(argv: list[str] | None = None) -> int:
         return EXIT_DONE
     if args.spec is None:
         parser.error(f"stage {stage.name} needs --spec FILE (or --schema to see what goes in it)")
-    return run_spec(stage, args.spec, settings)
+    return run_spec(stage, args.spec, settings, args.failure)
 
 
-def run_spec(stage: Stage[Any, Any, Any], spec_path: Path, settings: Settings) -> int:
+def run_spec(
+    stage: Stage[Any, Any, Any], spec_path: Path, settings: Settings, failure_path: Path | None = None
+) -> int:
     """Run one stage from its spec file; prints the outputs, or one sentence that says what is wrong."""
     try:
         config, inputs, seed = read_spec(stage, spec_path)
         outputs = execute(stage, config, inputs, seed=seed, settings=settings)
     except BadSpecError as error:
-        print(error, file=sys.stderr)
-        return EXIT_BAD_SPEC
+        return _fail(EXIT_BAD_SPEC, str(error), failure_path)
     except StopRequestedError as error:
-        print(f"stage {stage.name}: {error}", file=sys.stderr)
-        return EXIT_STOPPED
+        return _fail(EXIT_STOPPED, f"stage {stage.name}: {error}", failure_path)
     except GlmflowError as error:
-        print(f"stage {stage.name}: {error}", file=sys.stderr)
-        return EXIT_FAILED
+        message = f"stage {stage.name}: {error}"
+        return _fail(EXIT_FAILED, message, failure_path, is_retryable=isinstance(error, RetryableError))
     except Exception as error:  # the door: whatever a stage raises becomes an exit code, with its traceback in the log
         traceback.print_exc()
-        print(f"stage {stage.name}: {type(error).__name__}: {error}", file=sys.stderr)
-        return EXIT_FAILED
+        return _fail(EXIT_FAILED, f"stage {stage.name}: {type(error).__name__}: {error}", failure_path)
     print(outputs.model_dump_json())
     return EXIT_DONE
+
+
+def _fail(code: int, message: str, failure_path: Path | None, *, is_retryable: bool = False) -> int:
+    """Say what is wrong, in the log and to whoever started this process."""
+    print(message, file=sys.stderr)
+    if failure_path is not None:
+        failure_path.write_text(json.dumps({"message": message, "is_retryable": is_retryable}))
+    return code
 
 
 def read_spec(stage: Stage[Any, Any, Any], spec_path: Path) -> tuple[StageModel, StageModel, int]:
@@ -96,16 +100,6 @@ def describe(error: ValidationError) -> str:
         for item in error.errors(include_url=False)
     )
     return "; ".join(problems)
-
-
-def die_with_parent() -> None:
-    """Ask the kernel for SIGTERM when the launcher dies, so that a stage never outlives its orchestrator."""
-    parent = os.environ.get(PARENT_PID_VARIABLE)
-    if parent is None:
-        return
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != int(parent):  # it died before the call above
-        raise SystemExit(EXIT_STOPPED)
 
 
 if __name__ == "__main__":

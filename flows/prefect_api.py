@@ -1,0 +1,149 @@
+"""A Prefect API for one `glmflow run`: our own child process, on a free port of this machine only.
+
+Prefect's built-in ephemeral server gives up on a slow machine and prints a traceback when it ends (ORCHESTRATION P23).
+This one is started first of all, gets ready while the rest is prepared, writes to a file, and is ended by its process
+id. A server that the environment names in PREFECT_API_URL is used instead.
+
+`python -m flows.prefect_api --fd N --lock FILE` is the child's side.
+"""
+
+import argparse
+import asyncio
+import fcntl
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+import httpx
+
+from flows.stop import StopSwitch
+from infra.errors import RetryableError, StopRequestedError
+from infra.process import ChildProcess, die_with_parent
+from infra.settings import OFFLINE_ENVIRONMENT, Settings
+
+READY_TIMEOUT_S = 300.0
+REQUEST_TIMEOUT_S = 5.0
+STOP_TIMEOUT_S = 15.0
+FLUSH_TIMEOUT_S = 10.0
+# What schedules, watches and triggers deployments: a run on its own needs none of it, and the cores have better to do.
+_IDLE_SERVICES = ("SCHEDULER", "LATE_RUNS", "FOREMAN", "PAUSE_EXPIRATIONS", "TRIGGERS", "CANCELLATION_CLEANUP")
+_COMMAND = (sys.executable, "-P", "-m", "flows.prefect_api")
+
+
+def prefect_environment(settings: Settings) -> dict[str, str]:
+    """What Prefect must find in the environment before it is imported, whichever server is used."""
+    return {
+        **OFFLINE_ENVIRONMENT,
+        "PREFECT_HOME": str(settings.root / "prefect"),
+        "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # people read our own lines; the API gets every line
+        "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+        "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
+        "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
+        "PREFECT_CLI_PROMPT": "false",
+    }
+
+
+class PrefectApi:
+    """The Prefect API of this run."""
+
+    def __init__(self, settings: Settings) -> None:
+        os.environ.update(prefect_environment(settings))
+        self.log_path = settings.root / "prefect" / "server.log"
+        self._child: ChildProcess | None = None
+        given_url = os.environ.get("PREFECT_API_URL", "")
+        self.url = given_url or self._start(settings)
+        os.environ["PREFECT_API_URL"] = self.url
+
+    def _start(self, settings: Settings) -> str:
+        """Start the server on a socket that is already open, so that its port cannot be taken by somebody else."""
+        home = settings.root / "prefect"
+        home.mkdir(parents=True, exist_ok=True)
+        with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
+            listener.set_inheritable(True)
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
+            idle = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _IDLE_SERVICES}
+            self._child = ChildProcess(
+                [*_COMMAND, "--fd", str(listener.fileno()), "--lock", str(home / "start.lock")],
+                log_path=self.log_path,
+                environment={
+                    **os.environ,
+                    **idle,
+                    "PREFECT_UI_ENABLED": "false",
+                    "PREFECT__SERVER_EPHEMERAL": "1",
+                    "PREFECT__SERVER_FINAL": "1",
+                },
+                pass_fds=(listener.fileno(),),
+            )
+        return url
+
+    def wait_ready(self, stop: StopSwitch, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Return when the API answers. Raises RetryableError when it does not, with where to look."""
+        until = time.monotonic() + timeout_s
+        while not self._answers():
+            if stop.is_requested:
+                raise StopRequestedError("stopped before the first stage")
+            if self._child is not None and not self._child.is_running():
+                raise RetryableError(f"the Prefect API did not start; its log is {self.log_path}")
+            if time.monotonic() > until:
+                hint = f"its log is {self.log_path}" if self._child else "check PREFECT_API_URL, or unset it"
+                raise RetryableError(f"the Prefect API at {self.url} did not answer for {timeout_s:.0f} s; {hint}")
+            time.sleep(0.1)
+
+    def _answers(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/health", timeout=REQUEST_TIMEOUT_S, trust_env=False).is_success
+        except httpx.HTTPError:
+            return False
+
+    def close(self) -> None:
+        """Stop our server; one that was given keeps running."""
+        if self._child is not None:
+            self._child.ask_to_stop()
+            self._child.wait(STOP_TIMEOUT_S)
+            self._child.end()
+
+
+def flush() -> None:
+    """Send what this process's Prefect client still holds back, so that the API can be closed in peace."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    for worker in (APILogWorker, EventsWorker):
+        worker.drain_all(timeout=FLUSH_TIMEOUT_S)
+
+
+def serve(listener: socket.socket, lock_path: Path) -> None:
+    """Serve Prefect's API on an open socket; two first starts do not migrate the database at the same time."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        "prefect.server.api.server:create_app", factory=True, lifespan="on", log_level="warning", access_log=False
+    )
+    with lock_path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        server = uvicorn.Server(config)
+
+        async def run() -> None:
+            serving = asyncio.create_task(server.serve(sockets=[listener]))
+            while not server.started and not serving.done():
+                await asyncio.sleep(0.05)
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            await serving
+
+        asyncio.run(run())
+
+
+def main(argv: list[str] | None = None) -> None:
+    """The child's side."""
+    parser = argparse.ArgumentParser(prog="python -m flows.prefect_api")
+    parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--lock", type=Path, required=True)
+    args = parser.parse_args(argv)
+    die_with_parent()
+    serve(socket.socket(fileno=args.fd), args.lock)
+
+
+if __name__ == "__main__":
+    main()
