@@ -14,6 +14,8 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -50,6 +52,7 @@ class PrefectApi:
 
     def __init__(self, settings: Settings) -> None:
         os.environ.update(prefect_environment(settings))
+        os.environ["NO_PROXY"] = ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1"]))
         self.log_path = settings.root / "prefect" / "server.log"
         self._child: ChildProcess | None = None
         given_url = os.environ.get("PREFECT_API_URL", "")
@@ -96,6 +99,17 @@ class PrefectApi:
             return httpx.get(f"{self.url}/health", timeout=REQUEST_TIMEOUT_S, trust_env=False).is_success
         except httpx.HTTPError:
             return False
+
+    @contextmanager
+    def client_settings(self) -> Iterator[None]:
+        """Settings of this process's flows: heartbeats only for a server that lives longer than we do.
+
+        Nobody watches those of our own server, and each flow waits up to a second for its heartbeat thread.
+        """
+        from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+        with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if self._child else {}):
+            yield
 
     def close(self) -> None:
         """Stop our server; one that was given keeps running."""
