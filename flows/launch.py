@@ -102,15 +102,15 @@ class Launcher:
         record = find_finished(key, self.lineage, self.store)
         if record is None:
             raise RetryableError(
-                f"stage {call.label}: want a record of key {key.key[:12]} after it ended well, got none (its code or an "
-                f"installed distribution changed while it ran); run it again"
+                f"stage {call.label}: want a record of key {key.key[:12]} after it ended well, got none (its code or "
+                f"an installed distribution changed while it ran); run it again"
             )
         return StageResult(call.label, call.stage.name, key.key, False, process_s, process_s, record)
 
     def _see_through(self, command: list[str], log_path: Path, follower: StageFollower) -> tuple[int, int]:
         """The process's exit code and peak memory, after it and all it started have ended."""
         child = ChildProcess(command, log_path=log_path, environment=self._environment())
-        peak_rss_bytes, stop_until = 0, None
+        peak_rss_bytes, stop_until, is_followed = 0, None, False
         try:
             while child.is_running():
                 follower.poll()
@@ -121,11 +121,11 @@ class Launcher:
                 if stop_until is not None and time.monotonic() > stop_until:
                     break
                 child.wait(POLL_S, poll_s=POLL_S / 10)
-        except BaseException:  # whatever ends us here, a second Ctrl-C included, the stage first saves its state
-            child.ask_to_stop()
-            child.wait(self.grace_s)
-            raise
+            is_followed = True
         finally:
+            if not is_followed:  # whatever ends us here, a second Ctrl-C included, the stage first saves its state
+                child.ask_to_stop()
+                child.wait(self.grace_s)
             code = child.end()
             follower.poll(is_last_call=True)
         return code, peak_rss_bytes
@@ -154,7 +154,7 @@ def _failure(
 ) -> GlmflowError:
     """The error that an exit code stands for, with the last lines of the log and where the rest is."""
     message, is_retryable = _reported(failure_path)
-    if code == EXIT_STOPPED or code == -signal.SIGTERM or (code < 0 and stop.is_requested):
+    if code in {EXIT_STOPPED, -signal.SIGTERM} or (code < 0 and stop.is_requested):
         return StopRequestedError(f"stage {call.label}: stopped on request; the same command goes on from there")
     if code == EXIT_BAD_SPEC and message:
         return BadSpecError(message)

@@ -61,7 +61,8 @@ def stage_flow(stage_name: str) -> Flow[..., StageResult]:
 
     run.__annotations__ |= {"config": stage.config, "inputs": stage.inputs}
     run.__doc__ = stage.headline.label
-    return flow(run, name=stage_name, flow_run_name="{label}", persist_result=False, validate_parameters=False)
+    decorate = flow(name=stage_name, flow_run_name="{label}", persist_result=False, validate_parameters=False)
+    return decorate(run)
 
 
 def run_stage(session: Session, call: StageCall, log: Callable[[str], None]) -> StageResult:

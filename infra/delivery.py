@@ -1,8 +1,8 @@
 """Deliver journals to MLflow: `python -m infra.delivery --own LIFECYCLE`, started by infra/tracking.
 
 First what earlier runs left behind, oldest first (runs that were still open are closed as KILLED), then the own
-journal while it grows. An outage is waited out with growing pauses; once the own run has said that it is over, the first
-outage ends the process and the rest stays on disk. An operation that the tracker refuses for good is put aside in
+journal while it grows. An outage is waited out with growing pauses; once the own run has said that it is over, the
+first outage ends the process and the rest stays on disk. An operation that the tracker refuses for good is put aside in
 `<lifecycle>.rejected.jsonl`, so that it cannot hold up the others.
 """
 
@@ -10,10 +10,11 @@ import argparse
 import fcntl
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Protocol
 
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
@@ -31,13 +32,20 @@ OUTAGES = (MlflowException, SQLAlchemyError, OSError)
 _REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS")
 
 
+class Sink(Protocol):
+    """Where operations go. Raises one of OUTAGES."""
+
+    def apply(self, operation: Operation, reader: JournalReader) -> None:
+        """Do what one operation says; doing it twice must do no harm."""
+
+
 class Delivery:
     """Delivers the journals of one folder."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.folder = tracking_dir(settings)
-        self._settings = settings
-        self._runs: MlflowRuns | None = None
+    def __init__(self, folder: Path, connect: Callable[[], Sink]) -> None:
+        self.folder = folder
+        self._connect = connect
+        self._sink: Sink | None = None
 
     def leftovers(self, own: str) -> None:
         """Deliver what earlier runs could not. Raises one of OUTAGES."""
@@ -88,11 +96,11 @@ class Delivery:
 
     def apply(self, operation: Operation, reader: JournalReader) -> None:
         """Tell the tracker, or put aside what it will never take."""
-        if self._runs is None:
+        if self._sink is None:
             with _exclusive(self.folder / "database", waits=True):  # two first starts must not both create it (M12)
-                self._runs = MlflowRuns(self._settings.resolved_tracking_uri(), artifact_root(self._settings))
+                self._sink = self._connect()
         try:
-            self._runs.apply(operation, reader)
+            self._sink.apply(operation, reader)
         except MlflowException as error:
             if error.error_code not in _REFUSALS:
                 raise
@@ -134,6 +142,11 @@ def _exclusive(path: Path, *, waits: bool = False) -> Iterator[bool]:
         yield True
 
 
+def mlflow_sink(settings: Settings) -> Sink:
+    """The tracker that the settings name."""
+    return MlflowRuns(settings.resolved_tracking_uri(), artifact_root(settings))
+
+
 def main(argv: list[str] | None = None) -> None:
     """Deliver until the own run is over."""
     parser = argparse.ArgumentParser(prog="python -m infra.delivery")
@@ -141,7 +154,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     die_with_parent()
     go_offline()
-    delivery = Delivery(Settings())
+    settings = Settings()
+    delivery = Delivery(tracking_dir(settings), lambda: mlflow_sink(settings))
     try:
         delivery.leftovers(args.own)
     except OUTAGES as error:

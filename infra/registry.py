@@ -52,7 +52,7 @@ class ModelRegistry:
     def promote(self, version: str) -> None:
         """Make a version the champion; the champion of before becomes `previous`."""
         champion = self._by_alias("champion")
-        if champion is not None and champion.version == version:
+        if champion is not None and str(champion.version) == version:
             return
         if champion is not None:
             self._client.set_registered_model_alias(MODEL_NAME, "previous", champion.version)

@@ -53,9 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     return run_spec(stage, args.spec, settings, args.failure)
 
 
-def run_spec(
-    stage: Stage[Any, Any, Any], spec_path: Path, settings: Settings, failure_path: Path | None = None
-) -> int:
+def run_spec(stage: Stage[Any, Any, Any], spec_path: Path, settings: Settings, failure_path: Path | None = None) -> int:
     """Run one stage from its spec file; prints the outputs, or one sentence that says what is wrong."""
     try:
         config, inputs, seed = read_spec(stage, spec_path)

@@ -1,0 +1,103 @@
+"""The `glmflow` command line. Errors are one sentence; exit codes: 0 done, 1 failed, 2 refused, 130/143 stopped."""
+
+import argparse
+import sys
+import time
+import traceback
+from importlib import import_module
+from pathlib import Path
+
+EXIT_DONE, EXIT_FAILED, EXIT_BAD_SPEC, EXIT_INTERRUPTED, EXIT_STOPPED = 0, 1, 2, 130, 143
+RECIPES = ("demo", "tiny")
+_MODEL_HELP = "an alias (champion, candidate, previous), a digest prefix as `explain` shows it, or a directory"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line; it imports nothing of ours, so that --help is quick."""
+    parser = argparse.ArgumentParser(prog="glmflow", description="Own the whole life of your language model.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_run(commands.add_parser("run", help="run a recipe: documents in, a served model out"))
+    stage = commands.add_parser("stage", help="run one stage from a spec file, in this process")
+    stage.add_argument("name", metavar="NAME")
+    stage.add_argument("--spec", type=Path, required=True, help='JSON: {"config": {...}, "inputs": {...}, "seed": 0}')
+    explain = commands.add_parser("explain", help="what made an artifact, as a tree down to the source files")
+    explain.add_argument("ref", metavar="REF", help=_MODEL_HELP)
+    runs = commands.add_parser("runs", help="list the runs, newest first")
+    runs.add_argument("--limit", type=int, default=20, help="how many (default 20)")
+    serve = commands.add_parser("serve", help="serve a model over HTTP (OpenAI's API)")
+    serve.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
+    serve.add_argument("--host", default="127.0.0.1")
+    serve.add_argument("--port", type=int, default=8000, help="0 takes a free one (default 8000)")
+    chat = commands.add_parser("chat", help="talk to a model in the terminal")
+    chat.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
+    schema = commands.add_parser("schema", help="every config field of a stage: meaning, range, default")
+    schema.add_argument("stage", metavar="STAGE")
+    schema.add_argument("--json", action="store_true", help="the JSON schema of config and inputs")
+    commands.add_parser("doctor", help="what is installed, what is missing, what to do")
+    return parser
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
+    run.add_argument(
+        "recipe", nargs="?", default="demo", choices=RECIPES, metavar="RECIPE", help="demo (default) or tiny"
+    )
+    run.add_argument(
+        "--input", action="append", type=Path, default=[], metavar="PATH",
+        help="your own documents instead of the demonstration corpus: a folder or a file; may be repeated",
+    )  # fmt: skip
+    run.add_argument(
+        "--set", action="append", default=[], metavar="STAGE.FIELD=VALUE", dest="settings",
+        help="change one setting of the recipe; may be repeated; `glmflow schema STAGE` lists the fields",
+    )  # fmt: skip
+    run.add_argument("--until", metavar="STAGE", help="stop after this stage")
+    run.add_argument("--seed", type=int, default=0, help="seed of everything random (default 0)")
+    run.add_argument("--json", action="store_true", help="print the summary as one JSON document")
+    run.add_argument("--verbose", action="store_true", help="show the stages' logs as well")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    asked_at_s = time.monotonic()
+    args = build_parser().parse_args(argv)
+    args.asked_at_s = asked_at_s
+    from infra.errors import GlmflowError
+
+    try:
+        return int(import_module(f"flows.commands.{args.command}").run(args))
+    except GlmflowError as error:
+        return _say(error, _exit_code(error))
+    except KeyboardInterrupt:
+        return _say("stopped", EXIT_INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output has gone, as with `| head`
+        sys.stderr.close()
+        return EXIT_DONE
+    except Exception as error:  # the door: what nobody foresaw is one sentence too, with its traceback in a file
+        return _say(f"{type(error).__name__}: {error} ({_write_traceback()})", EXIT_FAILED)
+
+
+def _exit_code(error: Exception) -> int:
+    from infra.errors import BadSpecError, StopRequestedError
+
+    codes = {BadSpecError: EXIT_BAD_SPEC, StopRequestedError: EXIT_STOPPED}
+    return next((code for kind, code in codes.items() if isinstance(error, kind)), EXIT_FAILED)
+
+
+def _say(message: object, code: int) -> int:
+    print(f"glmflow: {message}", file=sys.stderr)
+    return code
+
+
+def _write_traceback() -> str:
+    from infra.settings import Settings
+
+    path = Settings().root / "error.log"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(traceback.format_exc())
+    except OSError as error:
+        return f"its traceback could not be written to {path}: {error.strerror}"
+    return f"traceback in {path}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""The commands of `glmflow`, one file each; a module's heavy imports wait until its command is the one that is run."""

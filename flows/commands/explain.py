@@ -1,0 +1,20 @@
+"""`glmflow explain`: what made an artifact, as a tree down to the source files."""
+
+import argparse
+
+from rich.console import Console
+
+from flows.explain import provenance
+from flows.find import find_artifact
+from infra.lineage import Lineage
+from infra.settings import Settings
+from infra.store import LocalStore
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the tree."""
+    settings = Settings()
+    ref = find_artifact(args.ref, settings)
+    tree = provenance(ref, Lineage(settings.resolved_lineage_url()), LocalStore(settings.store_dir))
+    Console(highlight=False, soft_wrap=True).print(tree, markup=False)
+    return 0

@@ -1,0 +1,54 @@
+"""After a release: register its models, and write the report of the run."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from flows.launch import StageResult
+from flows.report import write_report
+from flows.session import Session
+from infra.artifacts import ArtifactRef
+from infra.lineage import LifecycleRow
+from infra.tracking import ExportedModel
+
+PASSED_METRIC = "release/passed"
+_BITS = {"model": 32, "int8": 8, "int4": 4}  # inputs of stage `release` that are models to deliver
+
+
+def gates_passed(results: Sequence[StageResult]) -> bool | None:
+    """The verdict of the release; None when the run did not come so far."""
+    releases = [result for result in results if result.stage == "release"]
+    return releases[-1].record.metrics[PASSED_METRIC] == 1 if releases else None
+
+
+def register_release(session: Session) -> None:
+    """Tell the registry about the released models; whether one becomes the champion is the gates' verdict."""
+    verdict = gates_passed(session.results)
+    if verdict is None:
+        return
+    release = next(result for result in session.results if result.stage == "release")
+    inputs: dict[str, Any] = release.record.inputs
+    refs = {name: ArtifactRef.model_validate(inputs[name]) for name in _BITS if name in inputs}
+    models = [_exported(name, ref, refs["model"]) for name, ref in refs.items()]
+    session.tracker.register(session.tracking_run, models, released=refs["model"].digest, is_approved=verdict)
+
+
+def _exported(name: str, ref: ArtifactRef, parent: ArtifactRef) -> ExportedModel:
+    params = {"bits": str(_BITS[name]), "format": "huggingface"}
+    if ref != parent:
+        params["parent"] = parent.digest
+    return ExportedModel(name, ref.kind, ref.digest, ref.num_bytes, params)
+
+
+def report_path(session: Session) -> Path:
+    """Where the report of a run is."""
+    return session.settings.reports_dir / session.lifecycle_id / "report.html"
+
+
+def write_run_report(session: Session, lifecycle: LifecycleRow) -> Path:
+    """One page about everything that finished in this run."""
+    records = {result.label: result.record for result in session.results}
+    histories = {result.label: session.lineage.history(result.key) for result in session.results}
+    path = report_path(session)
+    write_report(lifecycle, records, histories, path)
+    return path

@@ -1,0 +1,60 @@
+"""Aliases follow the gates: who passes becomes the champion, who was it becomes the previous one."""
+
+from pathlib import Path
+
+import pytest
+
+from infra.errors import BadSpecError
+from infra.registry import MODEL_NAME, ModelRegistry, connect, resolve
+from infra.settings import Settings
+
+
+@pytest.fixture
+def registry(tracking_uri: str, tmp_path: Path) -> ModelRegistry:
+    client = connect(tracking_uri)
+    experiment_id = client.create_experiment("glmflow", artifact_location=(tmp_path / "files").as_uri())
+    return ModelRegistry(client, experiment_id)
+
+
+def release(registry: ModelRegistry, letter: str, *, is_approved: bool) -> None:
+    models = [
+        {"name": "model", "kind": "model", "digest": letter * 64, "num_bytes": 9, "params": {"bits": "32"}},
+        {"name": "int4", "kind": "quantized_model", "digest": "9" * 64, "num_bytes": 2, "params": {"bits": "4"}},
+    ]
+    run_id = registry._client.create_run(registry._experiment_id).info.run_id
+    fields = {"models": models, "released": letter * 64, "is_approved": is_approved}
+    registry.register(fields, run_id, f"life-{letter}")
+
+
+def aliases(registry: ModelRegistry) -> dict[str, str | None]:
+    found = {name: registry.resolve(name) for name in ("champion", "candidate", "previous")}
+    return {name: ref.digest[0] if ref else None for name, ref in found.items()}
+
+
+def test_promotion_moves_the_champion_to_previous_and_a_failed_gate_moves_nothing(registry: ModelRegistry):
+    assert aliases(registry) == {"champion": None, "candidate": None, "previous": None}
+    release(registry, "a", is_approved=False)
+    assert aliases(registry) == {"champion": None, "candidate": "a", "previous": None}
+    release(registry, "b", is_approved=True)
+    assert aliases(registry) == {"champion": "b", "candidate": "b", "previous": None}
+    release(registry, "c", is_approved=True)
+    assert aliases(registry) == {"champion": "c", "candidate": "c", "previous": "b"}
+    release(registry, "d", is_approved=False)
+    assert aliases(registry) == {"champion": "c", "candidate": "d", "previous": "b"}
+
+
+def test_registering_the_same_bytes_again_makes_no_second_version_and_keeps_previous(registry: ModelRegistry):
+    for letter in ("a", "b", "b"):
+        release(registry, letter, is_approved=True)
+    assert aliases(registry) == {"champion": "b", "candidate": "b", "previous": "a"}
+    versions = registry._client.search_model_versions(f"name = '{MODEL_NAME}'")
+    assert len(versions) == 2
+    assert {v.tags["glmflow.gates"] for v in versions} == {"passed"}
+    logged = registry._client.search_logged_models([registry._experiment_id])
+    assert sorted(model.tags["glmflow.digest"][0] for model in logged) == ["9", "a", "b"]
+
+
+def test_an_alias_of_nothing_is_refused_with_what_to_do(tracking_uri: str, tmp_path: Path):
+    for settings in (Settings(home=tmp_path / "new"), Settings(home=tmp_path, tracking_uri=tracking_uri)):
+        with pytest.raises(BadSpecError, match="'champion': want a registered model, got none; `glmflow run`"):
+            resolve("champion", settings)

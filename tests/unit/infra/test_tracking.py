@@ -1,0 +1,66 @@
+"""The tracker writes down everything and waits for nothing."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from infra import tracking
+from infra.journal import JournalReader
+from infra.lineage import MetricPoint
+from infra.settings import Settings
+from infra.tracking import ExportedModel, Tracker, artifact_root, flatten
+
+
+class NoDelivery:
+    """Stands for a delivery that gets nothing done."""
+
+    def __init__(self, command, *, log_path: Path, environment: dict[str, str]) -> None:
+        self.log_path, self.environment = log_path, environment
+
+    def wait(self, timeout_s: float) -> bool:
+        return False
+
+    def end(self) -> int:
+        return -9
+
+
+@pytest.fixture
+def tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tracker:
+    monkeypatch.setenv("MLFLOW_RUN_ID", "somebody-else")
+    monkeypatch.setattr(tracking, "ChildProcess", NoDelivery)
+    return Tracker(Settings(home=tmp_path), "life")
+
+
+def test_every_call_is_one_line_in_the_journal_and_what_is_not_delivered_is_said(tracker: Tracker, tmp_path: Path):
+    parent = tracker.open_run("life", params={"recipe": "demo"})
+    child = tracker.open_run("clean", parent=parent, datasets={"corpus": "a" * 64})
+    tracker.log(child, [MetricPoint(name="clean/kept", value=0.5, step=7)])
+    tracker.log(child, [])
+    tracker.close_run(child, "FAILED", {"reason": "disk"})
+    model = ExportedModel("model", "model", "b" * 64, 9, {"bits": "32"})
+    tracker.register(parent, [model], released=model.digest, is_approved=False)
+    tracker.finish()
+    lines = [json.loads(line) for line in (tmp_path / "tracking/life.jsonl").read_text().splitlines()]
+    assert [(line["op"], line["run"]) for line in lines] == [
+        ("open", "life"), ("open", "life/clean"), ("metrics", "life/clean"), ("close", "life/clean"),
+        ("register", "life"), ("end", "life"),
+    ]  # fmt: skip
+    assert lines[2]["points"] == [["clean/kept", 0.5, 7]] and lines[4]["models"][0]["params"] == {"bits": "32"}
+    assert tracker.wait(0).startswith("tracking: 6 entries could not be delivered (the tracker was too slow)")
+    assert JournalReader(tmp_path / "tracking/life.jsonl").num_pending() == 6
+
+
+def test_the_delivery_knows_no_foreign_run_and_stays_offline(tracker: Tracker):
+    environment = tracker._delivery.environment
+    assert "MLFLOW_RUN_ID" not in environment
+    assert environment["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+def test_nested_settings_become_dotted_short_parameters():
+    assert flatten({"a": {"b": 1, "c": [1, 2]}, "d": "x" * 999}) == {"a.b": "1", "a.c": "[1, 2]", "d": "x" * 250}
+
+
+def test_files_lie_in_home_unless_a_server_keeps_them(tmp_path: Path):
+    assert artifact_root(Settings(home=tmp_path)) == (tmp_path / "mlartifacts").as_uri()
+    assert artifact_root(Settings(home=tmp_path, tracking_uri="http://tracker:5000")) is None
