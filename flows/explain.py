@@ -9,13 +9,14 @@ from rich.tree import Tree
 
 from flows.headline import HeadlineValue, short_bytes, short_duration
 from infra.artifacts import ArtifactRef
-from infra.errors import BadSpecError
+from infra.errors import ArtifactMissingError, BadSpecError
 from infra.lineage import Lineage, StageRecord
 from infra.store import LocalStore
 from stages import STAGE_NAMES, load_stage
+from stages.sources import Manifest
 
 MAX_SETTINGS = 12
-MAX_SOURCES = 40
+MAX_FILES = 20
 MAX_VALUE_CHARS = 60
 
 
@@ -103,4 +104,21 @@ def differences(config: Mapping[str, Any], defaults: Mapping[str, Any], prefix: 
 
 
 def _sources(ref: ArtifactRef, store: LocalStore) -> Iterator[str]:
-    raise NotImplementedError
+    """What a source manifest lists: packages with version and hash, the user's files by name."""
+    if ref.kind != "source_manifest":
+        yield "made outside of this lineage"
+        return
+    try:
+        manifest = Manifest.read(store.get(ref))
+    except ArtifactMissingError:
+        yield "its manifest is no longer in the store"
+        return
+    for source in manifest.sources:
+        size = short_bytes(sum(file.num_bytes for file in source.files))
+        name = f"{source.name} {source.version}".strip()
+        digest = f", archive sha256 {source.archive_sha256[:12]}" if source.archive_sha256 else ""
+        yield f"{source.kind} {name}: {len(source.files)} files, {size}, {source.license}{digest} in {source.root}"
+        shown = source.files[:MAX_FILES] if source.kind == "user" else ()
+        yield from (f"  {file.path} sha256 {file.sha256[:12]}" for file in shown)
+        if len(shown) < len(source.files) and shown:
+            yield f"  and {len(source.files) - len(shown)} more files"

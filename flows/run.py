@@ -15,7 +15,7 @@ from typing import Literal
 
 from flows.console import Console
 from flows.headline import HeadlineValue
-from flows.launch import Launcher
+from flows.launch import STAGE_COMMAND, Launcher
 from flows.plan import Step
 from flows.prefect_api import PrefectApi, flush
 from flows.publish import gates_passed, register_release, report_path, write_run_report
@@ -48,12 +48,20 @@ class RunRequest:
 class LifecycleRun:
     """Runs a request; `api` was started by the caller, before anything else was imported."""
 
-    def __init__(self, request: RunRequest, settings: Settings, api: PrefectApi, stop: StopSwitch) -> None:
+    def __init__(
+        self,
+        request: RunRequest,
+        settings: Settings,
+        api: PrefectApi,
+        stop: StopSwitch,
+        command: Sequence[str] = STAGE_COMMAND,
+    ) -> None:
         self.request = request
         self.settings = settings
         self.started_at = now()
         self._api = api
         self._stop = stop
+        self._command = command
 
     def run(self, sources: SourceManifest, store: LocalStore, lineage: Lineage, console: Console) -> Summary:
         """Run the plan. Raises what ended it early, after everything was closed."""
@@ -64,7 +72,7 @@ class LifecycleRun:
             settings=self.settings,
             store=store,
             lineage=lineage,
-            launcher=Launcher(self.settings, lineage, store, self._stop),
+            launcher=Launcher(self.settings, lineage, store, self._stop, self._command),
             tracker=tracker,
             console=console,
             steps=self.request.steps,

@@ -1,7 +1,8 @@
 """A stop that was asked for with a signal: remembered, so that the running stage can save its state first.
 
 While a stage's process runs, `listening` owns SIGINT, SIGTERM and SIGHUP (Prefect's own SIGTERM handler is put back
-afterwards). The first signal is only remembered; a second one means "now" and raises KeyboardInterrupt.
+afterwards). A signal is only remembered; a second SIGINT means "now" and raises KeyboardInterrupt. A second SIGTERM
+does not: supervisors repeat it, and Prefect sends it on to this handler after its own has dealt with it.
 """
 
 import signal
@@ -27,7 +28,9 @@ class StopSwitch:
     def request(self, signal_number: int, _frame: FrameType | None = None) -> None:
         """The signal handler."""
         if self.is_requested:
-            raise KeyboardInterrupt
+            if signal_number == signal.SIGINT:
+                raise KeyboardInterrupt
+            return
         self.signal = signal.Signals(signal_number)
 
     @contextmanager
