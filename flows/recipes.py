@@ -9,9 +9,10 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from flows.overrides import apply
-from flows.plan import Step
+from flows.plan import SOURCES, Step
 from stages.clean import CleanConfig
 from stages.dedup import DedupConfig
+from stages.ingest import IngestConfig
 from stages.pack import PackConfig
 from stages.pretrain import PretrainConfig
 from stages.tokenizer import TokenizerConfig
@@ -21,6 +22,7 @@ class Recipe(BaseModel):
     """One field per stage."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    ingest: IngestConfig = Field(default=IngestConfig())
     clean: CleanConfig = Field(default=CleanConfig())
     dedup: DedupConfig = Field(default=DedupConfig())
     tokenizer: TokenizerConfig = Field(default=TokenizerConfig())
@@ -35,6 +37,7 @@ class Recipe(BaseModel):
         """The plan: each step's inputs are outputs of steps above it."""
         corpus, tokenizer = "dedup.corpus", "tokenizer.tokenizer"
         return (
+            Step("ingest", "ingest", self.ingest, {"sources": f"{SOURCES}.manifest"}),
             Step("clean", "clean", self.clean, {"corpus": "ingest.corpus"}),
             Step("dedup", "dedup", self.dedup, {"corpus": "clean.corpus"}),
             Step("tokenizer", "tokenizer", self.tokenizer, {"corpus": corpus}),

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from infra.process import die_with_parent
 from infra.server.protocol import ChatTurn, FinishReason, OnToken, Sampling
 from infra.settings import Settings, go_offline
-from stages.__main__ import EXIT_BAD_SPEC, EXIT_DONE, die_with_parent
+from stages.__main__ import EXIT_BAD_SPEC, EXIT_DONE
 from stages.execution import limit_threads
 
 READY_PREFIX = "listening on "

@@ -32,8 +32,6 @@ def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launcher:
 def failure_of(
     tmp_path: Path, code: int, *, message: str = "", is_retryable: bool = False, stop: StopSwitch | None = None
 ):
-    tmp_path: Path, code: int, *, message: str = "", is_retryable: bool = False, stop: StopSwitch | None = None
-):
     failure = tmp_path / "failure.json"
     if message:
         failure.write_text(json.dumps({"message": message, "is_retryable": is_retryable}))

@@ -1,0 +1,23 @@
+"""`glmflow chat`: talk to a model in the terminal."""
+
+import argparse
+import sys
+from contextlib import closing
+
+from flows.chat import chat_loop
+from flows.find import find_model
+from flows.server_child import ServerChild
+from infra.settings import Settings
+
+
+def run(args: argparse.Namespace) -> int:
+    """Load the model in a server process of its own, and chat until the input ends."""
+    settings = Settings()
+    with closing(ServerChild(find_model(args.model, settings), settings)) as server:
+        chat_loop(server.url(), input, _write)
+    return 0
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,0 +1,17 @@
+"""`glmflow serve`: a model behind OpenAI's API. The server takes this process's place, and its signals with it."""
+
+import argparse
+import os
+import sys
+
+from flows.find import find_model
+from flows.server_child import serving_command, serving_environment
+from infra.settings import Settings
+
+
+def run(args: argparse.Namespace) -> int:
+    """Become the server; returns only when that fails."""
+    settings = Settings()
+    command = serving_command(find_model(args.model, settings), args.host, args.port)
+    sys.stdout.flush()
+    os.execve(command[0], command, serving_environment(settings))
