@@ -3,7 +3,7 @@
 A caller gives `batches_at(step)` (the micro-batches of a step, a pure function of the step or of registered state) and
 `loss_of(micro_batch)`; the losses of a step's micro-batches add up to the step's loss, so the caller normalises them.
 A step: losses and gradients -> clip -> learning rate for the tokens seen -> update -> `after_update` -> `on_step` ->
-checkpoint every `checkpoint_every_steps` and at the end -> `on_checkpoint` (the place to obey a stop request).
+checkpoint every `checkpoint_every_steps`, at the end and on a stop request -> `on_checkpoint` (the place to obey it).
 
 A step whose loss or gradient is not finite is skipped: its data counts as seen, nothing is updated. The third in a row
 ends the run, and weights that are not finite are never saved, so the last checkpoint is a good one.
@@ -70,6 +70,7 @@ class TrainerConfig:
     max_grad_norm: float = 1.0
     checkpoint_every_steps: int = 50
     checkpoint_dir: Path | None = None
+    steps_per_phase: int = 1  # state is saved between phases only; PPO: the updates on one set of rollouts
 
 
 @dataclass
@@ -99,6 +100,11 @@ class Trainer(Generic[B]):
         if config.num_steps < 1:
             raise ValueError(
                 f"{name}: dataset yields 0 steps: want at least one, got {config.num_steps}; give more data"
+            )
+        if config.num_steps % config.steps_per_phase:
+            raise ValueError(
+                f"{name}.num_steps: want a multiple of steps_per_phase ({config.steps_per_phase}), got "
+                f"{config.num_steps}; train whole phases"
             )
         self.name = name
         self.model = model
@@ -134,10 +140,15 @@ class Trainer(Generic[B]):
         self.model.train()
         while self.step < self.config.num_steps:
             self.callbacks.on_step(self._step(batches_at(self.step), loss_of))
-            is_due = self.step % self.config.checkpoint_every_steps == 0 or self.step == self.config.num_steps
-            if directory is not None and (is_due or self.callbacks.stop_requested()):
+            if directory is not None and self._is_checkpoint_due():
                 self._save(directory)
                 self.callbacks.on_checkpoint()
+
+    def _is_checkpoint_due(self) -> bool:
+        if self.step % self.config.steps_per_phase:
+            return False
+        is_last = self.step == self.config.num_steps
+        return self.step % self.config.checkpoint_every_steps == 0 or is_last or self.callbacks.stop_requested()
 
     def _step(self, micro_batches: Sequence[B], loss_of: Callable[[B], StepLoss]) -> StepReport:
         started = time.monotonic()

@@ -130,6 +130,18 @@ def test_state_that_the_loss_draws_on_must_be_registered():
         trainer.run(lambda _: [1.0], lambda _: StepLoss(model.embed.sum() * torch.rand(1, generator=rng).sum(), 1))
 
 
+def test_state_is_saved_between_phases_only(tmp_path: Path):
+    saved: list[int] = []
+    config = TrainerConfig(num_steps=9, checkpoint_every_steps=2, checkpoint_dir=tmp_path, steps_per_phase=3)
+    callbacks = Callbacks(on_checkpoint=lambda: saved.append(trainer.step), stop_requested=lambda: trainer.step == 3)
+    trainer = trainer_of(model := Line(), config, callbacks)
+    trainer.registry.exempt(trainer)
+    trainer.run(lambda _: [1.0], square_loss(model))
+    assert saved == [3, 6, 9]
+    with pytest.raises(ValueError, match=r"toy\.num_steps: want a multiple of steps_per_phase \(3\), got 8"):
+        trainer_of(Line(), TrainerConfig(num_steps=8, steps_per_phase=3))
+
+
 def test_zero_steps_are_refused():
     with pytest.raises(ValueError, match="toy: dataset yields 0 steps: want at least one, got 0"):
         trainer_of(Line(), TrainerConfig(num_steps=0))
