@@ -20,25 +20,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "pack": {"heldout_ratio": 0.2},
     "instructions": {"heldout_ratio": 0.2, "tasks": [{"kind": "language"}, {"kind": "arithmetic", "max_number": 9}]},
 }
-_WORDS = [
-    "the",
-    "a",
-    "model",
-    "reads",
-    "writes",
-    "text",
-    "about",
-    "numbers",
-    "and",
-    "words",
-    "in",
-    "every",
-    "page",
-    "of",
-    "this",
-    "small",
-    "book",
-]
+_WORDS = "the a model reads writes text about numbers and words in every page of this small book"
 _HAN = "我们在这里写一些中文的句子用来测试文本处理是否正确结果应当每次都相同"
 
 
@@ -47,7 +29,7 @@ def write_corpus(folder: Path) -> None:
     rng = random.Random(0)
     folder.mkdir(parents=True)
     for i in range(60):
-        words = " ".join(rng.choices(_WORDS, k=60))
+        words = " ".join(rng.choices(_WORDS.split(), k=60))
         (folder / f"en{i:02}.txt").write_text(words + "\n", encoding="utf-8")
         (folder / f"zh{i:02}.md").write_text("".join(rng.choices(_HAN, k=80)) + "。\n", encoding="utf-8")
     (folder / "copy.txt").write_text((folder / "en00.txt").read_text(encoding="utf-8").upper(), encoding="utf-8")

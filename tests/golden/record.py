@@ -1,6 +1,7 @@
 """Record the golden files again: `python -m tests.golden.record` prints every value that changed."""
 
 import json
+import sys
 import tempfile
 from pathlib import Path
 
@@ -18,7 +19,7 @@ def main() -> None:
                 for field in sorted(now[part].keys() | before.get(part, {}).keys()):
                     old, new = before.get(part, {}).get(field), now[part].get(field)
                     if old != new:
-                        print(f"{name} {part} {field}: {old} -> {new}")
+                        sys.stdout.write(f"{name} {part} {field}: {old} -> {new}\n")
             path.write_text(json.dumps(now, indent=1, sort_keys=True) + "\n")
 
 
