@@ -17,6 +17,7 @@ import random
 import shutil
 import types
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -29,6 +30,7 @@ _STATE_NAME = "state.pt"
 _MANIFEST_NAME = "manifest.json"
 _PLAIN_TYPES = (str, bytes, int, float, bool, type(None), type, types.ModuleType, torch.Tensor, np.ndarray, Path)
 _MAX_DEPTH = 8
+_MAX_CHILDREN = 1000  # of one container: data sets are long lists of plain values
 _HASH_CHARS = 12
 
 
@@ -232,7 +234,7 @@ def _reachable_state(value: object, path: str, seen: set[int], depth: int = 0) -
     if isinstance(value, Item | types.GeneratorType):
         yield path, value
         return
-    for name, child in _children(value):
+    for name, child in islice(_children(value), _MAX_CHILDREN):
         yield from _reachable_state(child, f"{path}.{name}", seen, depth + 1)
 
 

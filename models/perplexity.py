@@ -19,6 +19,8 @@ from torch.nn import functional
 
 from models.token_shards import TokenSplit
 
+_TOKENS_PER_COUNT = 1 << 22
+
 
 class Window(NamedTuple):
     """Targets [start, end) of a document are read, [score_from, end) are scored."""
@@ -108,7 +110,9 @@ def _score(model: Any, documents: Sequence[np.ndarray], group: Sequence[Window],
 
 def unigram_nats(documents: Sequence[np.ndarray], train_S: np.ndarray, *, vocab_size: int, end_id: int) -> np.ndarray:
     """Nats of each document under add-one smoothed frequencies of the training tokens, document ends left out."""
-    counts_V = np.bincount(train_S, minlength=vocab_size).astype(np.float64)
+    counts_V = np.zeros(vocab_size)
+    for start in range(0, len(train_S), _TOKENS_PER_COUNT):  # bincount copies its input as 64-bit integers
+        counts_V += np.bincount(train_S[start : start + _TOKENS_PER_COUNT], minlength=vocab_size)
     counts_V[end_id] = 0
     counts_V += 1
     nats_V = math.log(counts_V.sum()) - np.log(counts_V)

@@ -295,7 +295,8 @@ def _log_step(
         return
     for name, value in metrics.items():
         ctx.log_metric(name, value, report.step)
-    ctx.progress(report.step, num_steps, "steps")
+    total_tokens = num_steps * config.rows_per_step * config.sequence_tokens
+    ctx.progress(total_tokens if report.step == num_steps else report.tokens_seen, total_tokens, "tokens")
     if report.step == 1 or report.step % _STEPS_PER_LOG_LINE == 0 or report.step == num_steps:
         ctx.log(
             f"step {report.step}/{num_steps}: loss {metrics['pretrain/loss']:.3f}, learning rate {learning_rate:.2e}, "
