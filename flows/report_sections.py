@@ -67,8 +67,8 @@ def sections(records: Records, histories: Histories) -> list[Section]:
         _quality(records),
         _quantization(records),
         _data(records),
-        _pretraining(histories),
-        _alignment(histories),
+        _pretraining(records, histories),
+        _alignment(records, histories),
         _cost(records),
         _provenance(records),
     ]
@@ -202,39 +202,63 @@ def _quantization(records: Records) -> Section:
     return Section("quantization", "Quantization", about, figures, tables)
 
 
+_BAR_STAGES = ("ingest", "clean", "dedup", "instructions", "preferences")
+_DATA_STAGES = (*_BAR_STAGES, "tokenizer", "pack")
+
+
 def _data(records: Records) -> Section:
     rows, figures = [], []
     for name, record in records.items():
-        if record.stage not in {"ingest", "clean", "dedup", "tokenizer", "pack", "instructions", "preferences"}:
+        if record.stage not in _DATA_STAGES:
             continue
-        plain = {k: v for k, v in record.metrics.items() if k.count("/") == 1}
-        rows += [(name, k.split("/", 1)[1].replace("_", " "), number(v)) for k, v in sorted(plain.items())]
-        labelled = {k.split("/", 1)[1]: v for k, v in record.metrics.items() if k.count("/") >= 2 and v}
-        for group in sorted({label.split("/")[0] for label in labelled}):
-            found = [(k.split("/", 1)[1], v) for k, v in labelled.items() if k.startswith(group + "/")]
-            ordered = sorted(found, key=lambda item: (-item[1], item[0]))[:14]
-            caption = f"{name}: {group.replace('_', ' ')}"
-            bars = [Bar(label.replace("_", " ")[:32], value) for label, value in ordered]
+        labelled = dict(_labelled(record)) if record.stage in _BAR_STAGES else {}
+        plain = {k: v for k, v in record.metrics.items() if k not in labelled}
+        rows += [(name, _words(k), number(v)) for k, v in sorted(plain.items())]
+        for group in sorted({group for group, _ in labelled.values()}):
+            found = [(label, record.metrics[k]) for k, (part, label) in labelled.items() if part == group]
+            ordered = sorted((item for item in found if item[1]), key=lambda item: (-item[1], item[0]))[:14]
+            caption = f"{name}: {group}"
+            bars = [Bar(label[:32], value) for label, value in ordered]
             figures.append(Figure(caption, bar_chart(caption, bars, label_width=190)))
     about = "What came in, what was kept, and why the rest was not."
     tables = _tables(Table(("stage", "count", "value"), rows, number_columns=(2,)))
     return Section("data", "Data", about, _figures(*figures), tables)
 
 
-def _pretraining(histories: Histories) -> Section:
+def _labelled(record: StageRecord) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Metrics that are parts of a whole, as (group, label): `clean/docs_rejected/too_short`, `dedup/near_removed`."""
+    for name in record.metrics:
+        _, group, *rest = name.replace("_", " ").split("/")
+        if rest:
+            yield name, (group, ", ".join(rest))
+        elif group.endswith(" removed"):
+            yield name, ("docs removed", group.removesuffix(" removed"))
+
+
+def _words(metric: str) -> str:
+    """A metric's name without its stage, as words."""
+    return metric.split("/", 1)[1].replace("_", " ").replace("/", ", ")
+
+
+def _pretraining(records: Records, histories: Histories) -> Section:
     history = histories.get("pretrain", ())
+    metrics = records["pretrain"].metrics if "pretrain" in records else {}
+    stages = (("unigram", "unigram_"), ("untrained", "initial_"), ("trained", ""))
+    names = [(label, f"pretrain/{prefix}bits_per_byte") for label, prefix in stages]
+    bars = [Bar(label, metrics[name]) for label, name in names if name in metrics]
     figures = [
-        Figure("loss", line_chart("pretraining loss", _lines(history, "pretrain/loss*", "pretrain/*_loss"))),
-        Figure(
-            "held-out bits per byte", line_chart("bits per byte", _lines(history, "pretrain/bits_per_byte*", "eval/*"))
-        ),
-        Figure("expert load over time", heat_map("expert load", _lines(history, "moe/expert_load/*"))),
+        Figure("loss, nats a token", line_chart("pretraining loss", _lines(history, "pretrain/loss*"))),
+        Figure("held-out bits per byte", bar_chart("held-out bits per byte", bars, label_width=80)),
     ]
+    for layer in sorted({p.name.split("/")[2] for p in history if fnmatchcase(p.name, "moe/expert_load/*/*")}):
+        caption = f"expert load over time, {layer.replace('_', ' ')}"
+        figures.append(Figure(caption, heat_map(caption, _lines(history, f"moe/expert_load/{layer}/*"))))
     by_label = {
-        "balance of the experts": ("moe/*violation*", "moe/*imbalance*"),
-        "router entropy": ("moe/*entropy*",),
-        "balance loss": ("moe/*loss*",),
-        "learning rate": ("pretrain/learning_rate", "pretrain/lr"),
+        "busiest expert over the mean load, minus 1": ("moe/max_violation",),
+        "entropy of the load and of the router, 1 = even": ("moe/*entropy",),
+        "experts without a token": ("moe/dead_experts",),
+        "sequence balance loss": ("moe/balance_loss",),
+        "learning rate": ("pretrain/learning_rate",),
         "gradient norm": ("pretrain/grad_norm",),
         "tokens per second": ("pretrain/tokens_per_s",),
     }
@@ -243,23 +267,32 @@ def _pretraining(histories: Histories) -> Section:
     return Section("pretraining", "Pretraining", about, _figures(*figures))
 
 
-def _alignment(histories: Histories) -> Section:
-    plots = (
-        ("sft", "instruction tuning: loss", ("sft/loss*", "sft/*_loss")),
-        ("reward_model", "reward model: loss", ("reward_model/loss", "reward_model/*_loss")),
-        ("reward_model", "reward model: accuracy", ("reward_model/accuracy*", "reward_model/*_accuracy")),
-        ("ppo", "PPO: reward", ("ppo/reward*", "ppo/score*")),
-        ("ppo", "PPO: KL against the reference, per token", ("ppo/kl", "ppo/kl_*", "ppo/approx_kl")),
-        ("ppo", "PPO: entropy", ("ppo/entropy*",)),
-        ("ppo", "PPO: losses", ("ppo/*_loss",)),
-        ("ppo", "PPO: length of the answers, tokens", ("ppo/*length*", "ppo/*num_tokens*")),
-    )
+_ALIGNMENT_PLOTS = (
+    ("sft", "instruction tuning: loss", ("sft/loss",)),
+    ("reward_model", "reward model: loss", ("reward_model/loss",)),
+    ("reward_model", "reward model: accuracy on training pairs", ("reward_model/train_accuracy",)),
+    ("ppo", "PPO: mean reward of the samples", ("ppo/train_reward", "ppo/reward")),
+    ("ppo", "PPO: KL against the reference, nats a token", ("ppo/kl",)),
+    ("ppo", "PPO: entropy, nats a token", ("ppo/entropy",)),
+    ("ppo", "PPO: losses", ("ppo/*_loss",)),
+    ("ppo", "PPO: share of clipped tokens", ("ppo/clip_fraction",)),
+    ("ppo", "PPO: length of the answers, tokens", ("ppo/answer_tokens",)),
+)
+
+
+def _alignment(records: Records, histories: Histories) -> Section:
     figures = []
-    for name, caption, patterns in plots:
+    for name, caption, patterns in _ALIGNMENT_PLOTS:
         lines = [line for line in _lines(histories.get(name, ()), *patterns) if len(line.points) > 1]
         figures.append(Figure(caption, line_chart(caption, lines)))
+    rows = []
+    for name in ("sft", "reward_model", "ppo"):
+        curves = {point.name for point in histories.get(name, ()) if point.step > 1}
+        metrics = records[name].metrics if name in records else {}
+        rows += [(name, _words(k), number(v)) for k, v in sorted(metrics.items()) if k not in curves]
     about = "Instruction tuning, the reward model, and PPO with a KL penalty against the tuned model."
-    return Section("alignment", "Alignment", about, _figures(*figures))
+    tables = _tables(Table(("stage", "figure", "value"), rows, number_columns=(2,)))
+    return Section("alignment", "Alignment", about, _figures(*figures), tables)
 
 
 _TOKEN_COUNTS = {"tokens", "num_tokens", "tokens_seen"}
@@ -270,6 +303,8 @@ def _cost(records: Records) -> Section:
     memory = [Bar(name, record.peak_rss_bytes / 2**30) for name, record in records.items()]
     tokens = []
     for name, record in records.items():
+        if record.stage == "evaluate":
+            continue
         found = [value for label, value in record.metrics.items() if label.rsplit("/", 1)[-1] in _TOKEN_COUNTS]
         if found:
             tokens.append(Bar(name, max(found)))

@@ -30,6 +30,14 @@ class EvaluationFile(BaseModel):
     metrics: dict[str, float]
 
 
+class RewardModelQuality(BaseModel):
+    """What gates read of a reward model's `evaluation.json`."""
+
+    model_config = ConfigDict(frozen=True)
+    accuracy: float
+    length_baseline_accuracy: float
+
+
 @dataclass(frozen=True)
 class EvaluatedModel:
     """One model's evaluation artifact, read."""
@@ -62,6 +70,9 @@ class GateThresholds(StageModel):
         default=("arithmetic",), description="tasks that never count as above constant"
     )
     min_reward_model_accuracy: float = Field(default=0.65, description="held-out pairs ranked right, 0-1")
+    min_gain_over_length: float = Field(
+        default=0.0, description="held-out pairs ranked right beyond those that length alone ranks right, 0-1"
+    )
     min_ppo_reward_gain_stderr: float = Field(
         default=2.0, description="mean reward of PPO minus SFT, in standard errors of the paired difference"
     )
@@ -99,11 +110,11 @@ class Gate(BaseModel):
 
 
 def judge(
-    limits: GateThresholds, models: Mapping[str, EvaluatedModel], reward_model_accuracy: float
+    limits: GateThresholds, models: Mapping[str, EvaluatedModel], reward_model: RewardModelQuality
 ) -> tuple[Gate, ...]:
     """Every gate, in a fixed order. Raises BadSpecError for evaluations that cannot be compared."""
     check_comparable(models)
-    return (*_learning(limits, models), *_alignment(limits, models, reward_model_accuracy), *_packing(limits, models))
+    return (*_learning(limits, models), *_alignment(limits, models, reward_model), *_packing(limits, models))
 
 
 def check_comparable(models: Mapping[str, EvaluatedModel]) -> None:
@@ -178,15 +189,22 @@ def _learning(limits: GateThresholds, models: Mapping[str, EvaluatedModel]) -> I
 
 
 def _alignment(
-    limits: GateThresholds, models: Mapping[str, EvaluatedModel], reward_model_accuracy: float
+    limits: GateThresholds, models: Mapping[str, EvaluatedModel], reward_model: RewardModelQuality
 ) -> Iterator[Gate]:
     sft, ppo = models["sft"], models["ppo"]
     yield Gate(
         name="reward_model_accuracy",
         about="held-out preference pairs that the reward model ranks right",
-        value=reward_model_accuracy,
+        value=reward_model.accuracy,
         bound="at least",
         threshold=limits.min_reward_model_accuracy,
+    )
+    yield Gate(
+        name="reward_model_beats_length",
+        about="held-out pairs that the reward model ranks right beyond those that length alone ranks right",
+        value=reward_model.accuracy - reward_model.length_baseline_accuracy,
+        bound="above",
+        threshold=limits.min_gain_over_length,
     )
     gain, stderr = paired_gain(ppo.items.get("reward", {}), sft.items.get("reward", {}))
     yield Gate(

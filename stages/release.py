@@ -24,7 +24,7 @@ from infra.artifacts import (
 from infra.errors import BadSpecError
 from stages.contract import Headline, Stage, StageContext, StageModel
 from stages.evaluate import EVALUATION_NAME, ITEMS_NAME, write_json
-from stages.gates import EvaluatedModel, EvaluationFile, Gate, GateThresholds, agreement, judge
+from stages.gates import EvaluatedModel, EvaluationFile, Gate, GateThresholds, RewardModelQuality, agreement, judge
 
 CARD_NAME, GATES_NAME, METRICS_NAME = "README.md", "gates.json", "metrics.json"
 
@@ -68,14 +68,14 @@ def run(config: ReleaseConfig, inputs: ReleaseInputs, ctx: StageContext) -> Rele
     """Judge, then write the card."""
     models = {name: _read(ctx, getattr(inputs.evaluations, name)) for name in Evaluations.model_fields}
     _check_subjects(inputs, models)
-    accuracy = _reward_model_accuracy(ctx.store.get(inputs.reward_model))
-    gates = judge(config.gates, models, accuracy)
+    reward_model = _reward_model_quality(ctx.store.get(inputs.reward_model))
+    gates = judge(config.gates, models, reward_model)
     passed = all(gate.passed for gate in gates)
     target = ctx.scratch / "release"
     target.mkdir()
     write_json(target / GATES_NAME, _gates_json(passed, gates))
     figures: dict[str, Any] = {name: model.about.metrics for name, model in models.items()}
-    figures["reward_model"] = {"accuracy": accuracy}
+    figures["reward_model"] = reward_model.model_dump()
     write_json(target / METRICS_NAME, figures)
     (target / CARD_NAME).write_text(_card(inputs, ctx, models, gates), encoding="utf-8")
     _log(ctx, passed, gates, models)
@@ -99,12 +99,12 @@ def _check_subjects(inputs: ReleaseInputs, models: dict[str, EvaluatedModel]) ->
             )
 
 
-def _reward_model_accuracy(directory: Path) -> float:
-    path = directory / "evaluation.json"
+def _reward_model_quality(directory: Path) -> RewardModelQuality:
+    path = directory / EVALUATION_NAME
     try:
-        return float(json.loads(path.read_text(encoding="utf-8"))["accuracy"])
-    except (OSError, KeyError, ValueError) as error:
-        raise BadSpecError(f"reward model: want {path.name} with its held-out accuracy, got {error!r}") from error
+        return RewardModelQuality.model_validate_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise BadSpecError(f"reward model: want {path.name} with its held-out accuracy, got {error}") from error
 
 
 def _gates_json(passed: bool, gates: tuple[Gate, ...]) -> dict[str, Any]:

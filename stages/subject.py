@@ -1,13 +1,13 @@
 """A model under evaluation, with what benchmarks share: held-out data, and its greedy answers.
 
 Answers are given once for all benchmarks that need them, on the same items in every evaluation: the first
-`max_items_per_task` of each task and language in the order of the hash of their ids.
+`max_items_per_task` (or `max_items_of`) of each task and language in the order of the hash of their ids.
 """
 
 import hashlib
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,8 @@ class Subject:
     instructions_dir: Path
     reward_model: Any | None = None
     max_items_per_task: int = 200
-    max_new_tokens: int = 32
+    max_items_of: Mapping[str, int] = field(default_factory=dict)  # `task/lang` -> its own limit
+    max_new_tokens: int = 20
     batch_size: int = 64
     progress: Progress = lambda _done, _total, _unit: None
     generation_s: float = 0.0
@@ -57,14 +58,15 @@ class Subject:
         """The held-out instructions that are asked."""
         from stages.records import Instruction, read_records
 
-        by_task: dict[tuple[str, str], list[Instruction]] = {}
+        by_task: dict[str, list[Instruction]] = {}
         for item in read_records(self.instructions_dir / "heldout.jsonl", Instruction):
-            by_task.setdefault((item.task, item.lang), []).append(item)
+            by_task.setdefault(f"{item.task}/{item.lang}", []).append(item)
         if not by_task:
             raise BadSpecError("instructions: want at least one held-out item, got 0; raise the held-out ratio")
         chosen = []
-        for _, items in sorted(by_task.items()):
-            chosen += sorted(items, key=lambda item: _order(item.id))[: self.max_items_per_task]
+        for task, items in sorted(by_task.items()):
+            limit = self.max_items_of.get(task, self.max_items_per_task)
+            chosen += sorted(items, key=lambda item: _order(item.id))[:limit]
         return chosen
 
     @cached_property

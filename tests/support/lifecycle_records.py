@@ -40,8 +40,9 @@ def records() -> dict[str, StageRecord]:
     """Every stage of the lifecycle, by the name of its run."""
     found = {
         "clean": record("clean", "clean_corpus", {"clean/docs_in": 9, "clean/docs_rejected/too_short": 4}),
-        "pretrain": record("pretrain", "model", {"pretrain/num_tokens": 1e6}, 320),
-        "ppo": record("ppo", "model", {"ppo/kl": 0.1}),
+        "dedup": record("dedup", "deduped_corpus", {"dedup/docs_in": 5, "dedup/near_removed": 2}),
+        "pretrain": record("pretrain", "model", {"pretrain/num_tokens": 1e6, "pretrain/bits_per_byte": 1.8}, 320),
+        "ppo": record("ppo", "model", {"ppo/kl": 0.1, "ppo/accuracy": 0.6}),
     }
     for bits, size in (("int8", 2e6), ("int4", 1e6)):
         metrics = {"quantize/size_ratio": 0.3, "quantize/file_bytes": size, "quantize/full_file_bytes": 9e6}
@@ -59,7 +60,7 @@ def histories() -> dict[str, list[MetricPoint]]:
         points.append(MetricPoint(name="pretrain/loss", value=8 * math.exp(-step / 100) + 3, step=step))
         for expert in range(8):
             load = 0.125 + 0.05 * math.sin(step / 20 + expert)
-            points.append(MetricPoint(name=f"moe/expert_load/expert_{expert}", value=load, step=step))
+            points.append(MetricPoint(name=f"moe/expert_load/layer_0/expert_{expert}", value=load, step=step))
     ppo = [
         MetricPoint(name=f"ppo/{name}", value=step / 10, step=step) for step in range(20) for name in ("reward", "kl")
     ]

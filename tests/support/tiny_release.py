@@ -21,6 +21,7 @@ TEXTS = (
     "\u4f60\u597d\uff0c\u4e16\u754c\u3002\u4eca\u5929\u5929\u6c14\u5f88\u597d\u3002",
 )
 LANGS = ("en", "code", "zh")
+QUALITY = {"accuracy": 0.75, "length_baseline_accuracy": 0.5, "margin": 1.0}
 
 
 @cache
@@ -58,7 +59,7 @@ def write_reward_model(directory: Path, seed: int = 1) -> Path:
     torch.manual_seed(seed)
     tokenizer = load_tokenizer(write_tokenizer(directory.with_name(directory.name + "-tokenizer")))
     save_model(GlmForSequenceClassification(tiny_config(num_labels=1)), tokenizer, directory)
-    (directory / "evaluation.json").write_text(json.dumps({"accuracy": 0.75}))
+    (directory / "evaluation.json").write_text(json.dumps(QUALITY))
     return directory
 
 

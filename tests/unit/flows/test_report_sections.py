@@ -40,6 +40,17 @@ def test_negative_rewards_are_told_in_the_table_and_not_drawn_as_bars():
     assert any(row[0] == "reward" for table in quality.tables for row in table.rows)
 
 
+def test_rejections_and_duplicates_are_drawn_by_reason_and_the_other_counts_are_a_table():
+    data = by_anchor(sections(records(), {}))["data"]
+    assert [figure.caption for figure in data.figures] == ["clean: docs rejected", "dedup: docs removed"]
+    assert ("clean", "docs in", "9") in data.tables[0].rows
+
+
+def test_final_figures_of_alignment_are_a_table_and_curves_are_not_repeated_in_it():
+    alignment = by_anchor(sections(records(), histories()))["alignment"]
+    assert alignment.tables[0].rows == [("ppo", "accuracy", "0.6")]
+
+
 def test_the_perplexity_cost_is_measured_against_the_full_model():
     table = by_anchor(sections(records(), {}))["quantization"].tables[0]
     assert [row[-1] for row in table.rows] == [f"{37 / 38 - 1:+.2%}", f"{36 / 38 - 1:+.2%}"]

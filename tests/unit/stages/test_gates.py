@@ -6,10 +6,20 @@ from dataclasses import replace
 import pytest
 
 from infra.errors import BadSpecError
-from stages.gates import EvaluatedModel, GateThresholds, agreement, judge, paired_gain, tasks_above_constant
+from stages.gates import (
+    EvaluatedModel,
+    GateThresholds,
+    RewardModelQuality,
+    agreement,
+    judge,
+    paired_gain,
+    tasks_above_constant,
+)
 from tests.support.evaluated_models import NUM_ITEMS, all_evaluated
 
 LIMITS = GateThresholds()
+GOOD = RewardModelQuality(accuracy=0.7, length_baseline_accuracy=0.55)
+GUESSING = RewardModelQuality(accuracy=0.6, length_baseline_accuracy=0.55)
 
 
 def with_metrics(model: EvaluatedModel, **changes: float) -> EvaluatedModel:
@@ -17,8 +27,8 @@ def with_metrics(model: EvaluatedModel, **changes: float) -> EvaluatedModel:
     return replace(model, about=model.about.model_copy(update={"metrics": metrics}))
 
 
-def failed(models: dict[str, EvaluatedModel], reward_model_accuracy: float = 0.7, limits=LIMITS) -> set[str]:
-    return {gate.name for gate in judge(limits, models, reward_model_accuracy) if not gate.passed}
+def failed(models: dict[str, EvaluatedModel], reward_model: RewardModelQuality = GOOD, limits=LIMITS) -> set[str]:
+    return {gate.name for gate in judge(limits, models, reward_model) if not gate.passed}
 
 
 def test_a_model_that_keeps_every_bound_passes():
@@ -43,7 +53,12 @@ def test_each_bound_has_its_gate(name: str, changes: dict[str, float], gate: str
 
 
 def test_a_reward_model_that_guesses_fails():
-    assert failed(all_evaluated(), reward_model_accuracy=0.6) == {"reward_model_accuracy"}
+    assert failed(all_evaluated(), GUESSING) == {"reward_model_accuracy"}
+
+
+def test_a_reward_model_that_only_counts_tokens_fails():
+    by_length = RewardModelQuality(accuracy=0.7, length_baseline_accuracy=0.7)
+    assert failed(all_evaluated(), by_length) == {"reward_model_beats_length"}
 
 
 def test_ppo_fails_when_its_gain_is_noise_or_accuracy_is_lost():
@@ -62,7 +77,7 @@ def test_ppo_fails_when_its_gain_is_noise_or_accuracy_is_lost():
 
 
 def test_a_verdict_says_what_was_wanted_and_what_was_found():
-    gate = next(g for g in judge(LIMITS, all_evaluated(), 0.6) if g.name == "reward_model_accuracy")
+    gate = next(g for g in judge(LIMITS, all_evaluated(), GUESSING) if g.name == "reward_model_accuracy")
     assert gate.reason.startswith("reward_model_accuracy failed: want at least 0.65, got 0.6 (")
 
 
@@ -92,21 +107,21 @@ def test_figures_made_differently_are_not_compared(field: str):
     models = all_evaluated()
     other = replace(models["int4"], about=models["int4"].about.model_copy(update={field: "x" * 64}))
     with pytest.raises(BadSpecError, match=f"want one {field} for all models"):
-        judge(LIMITS, models | {"int4": other}, 0.7)
+        judge(LIMITS, models | {"int4": other}, GOOD)
 
 
 def test_other_items_are_not_compared():
     models = all_evaluated()
     fewer = replace(models["sft"], items={**models["sft"].items, "reward": {"i000": 1.0}})
     with pytest.raises(BadSpecError, match="want the same items of reward for all models"):
-        judge(LIMITS, models | {"sft": fewer}, 0.7)
+        judge(LIMITS, models | {"sft": fewer}, GOOD)
 
 
 def test_a_figure_that_was_not_measured_is_refused_by_name():
     models = all_evaluated()
     about = models["base"].about.model_copy(update={"metrics": {}})
     with pytest.raises(BadSpecError, match="want the metric 'eval/unigram_bits_per_byte', got none"):
-        judge(LIMITS, models | {"base": replace(models["base"], about=about)}, 0.7)
+        judge(LIMITS, models | {"base": replace(models["base"], about=about)}, GOOD)
 
 
 def test_a_policy_that_did_not_change_has_no_gain():

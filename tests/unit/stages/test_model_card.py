@@ -3,7 +3,7 @@
 import re
 
 from stages.card_facts import DataFacts, ModelFacts, Share
-from stages.gates import GateThresholds, judge
+from stages.gates import GateThresholds, RewardModelQuality, judge
 from stages.model_card import render_card
 from tests.support.evaluated_models import all_evaluated
 
@@ -18,7 +18,8 @@ def facts(name: str, letter: str) -> ModelFacts:
 
 
 def card(reward_model_accuracy: float = 0.7) -> str:
-    gates = judge(GateThresholds(), all_evaluated(), reward_model_accuracy)
+    quality = RewardModelQuality(accuracy=reward_model_accuracy, length_baseline_accuracy=0.4)
+    gates = judge(GateThresholds(), all_evaluated(), quality)
     shares = (Share(label="GPL-2.0 | or\nlater", num_documents=3, num_bytes=4567),)
     languages = tuple(Share(label=lang, num_documents=1, num_bytes=1) for lang in ("en", "code", "zh"))
     counts = {"num_tokens": 1234567, "num_documents": 12, "num_bytes": 99}

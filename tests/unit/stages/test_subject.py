@@ -13,6 +13,9 @@ from tests.support.tiny_release import tiny_subject, write_instructions
 def test_items_are_the_same_few_of_each_task_whatever_the_order_of_the_file(tmp_path: Path):
     subject = tiny_subject(tmp_path, max_items_per_task=4)
     assert Counter(item.task for item in subject.items) == {"heading": 4, "arithmetic": 4}
+    more = tiny_subject(tmp_path / "more", max_items_per_task=4, max_items_of={"heading/en": 6})
+    assert Counter(item.task for item in more.items) == {"heading": 6, "arithmetic": 4}
+    assert {item.id for item in subject.items} < {item.id for item in more.items}
     path = subject.instructions_dir / "heldout.jsonl"
     path.write_text("".join(f"{line}\n" for line in reversed(path.read_text().splitlines())))
     again = tiny_subject(tmp_path / "again", max_items_per_task=4)
