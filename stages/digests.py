@@ -12,6 +12,7 @@ import json
 import platform
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -30,9 +31,9 @@ def code_digest(modules: tuple[str, ...], root: Path = SOURCE_ROOT) -> str:
     parts: list[str] = []
     for name in sorted(import_closure(modules, root)):
         path = _module_path(name, root)
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        parts += [name, ast.dump(_without_docstrings(tree))]
-        for data_path in _named_files(tree, path.parent):
+        facts = _read(path)
+        parts += [name, facts.dump]
+        for data_path in _named_files(facts, path.parent):
             parts += [data_path.relative_to(root).as_posix(), hashlib.sha256(data_path.read_bytes()).hexdigest()]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -46,8 +47,8 @@ def import_closure(modules: tuple[str, ...], root: Path = SOURCE_ROOT) -> frozen
         if name in seen:
             continue
         seen.add(name)
-        tree = ast.parse(_module_path(name, root).read_text(encoding="utf-8"))
-        waiting += [ours for found in _imported_names(tree) if (ours := _resolve(found, root))]
+        imports = _read(_module_path(name, root)).imports
+        waiting += [ours for found in imports if (ours := _resolve(found, root))]
     return frozenset(seen)
 
 
@@ -65,6 +66,30 @@ def environment(modules: tuple[str, ...], threads: int, root: Path = SOURCE_ROOT
     if "torch" in distributions:
         pins |= {"device": "cpu", "threads": str(threads), "world_size": "1", "instruction_set": _instruction_set()}
     return pins
+
+
+@dataclass(frozen=True)
+class ModuleFacts:
+    """What counts of one source file."""
+
+    imports: tuple[str, ...]
+    strings: frozenset[str]
+    dump: str
+
+
+def _read(path: Path) -> ModuleFacts:
+    status = path.stat()
+    return _parse(path, status.st_mtime_ns, status.st_size)
+
+
+@cache
+def _parse(path: Path, _mtime_ns: int, _num_bytes: int) -> ModuleFacts:
+    """Parsed once for all stages of a lifecycle, and again after an edit."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imports = tuple(_imported_names(tree))
+    bare = _without_docstrings(tree)
+    strings = {n.value for n in ast.walk(bare) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    return ModuleFacts(imports, frozenset(strings), ast.dump(bare))
 
 
 def _module_path(name: str, root: Path) -> Path:
@@ -99,9 +124,8 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
     return tree
 
 
-def _named_files(tree: ast.Module, folder: Path) -> list[Path]:
-    names = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-    plausible = [n for n in names if "." in n and len(n) < _MAX_NAME_CHARS and "\n" not in n and "\0" not in n]
+def _named_files(facts: ModuleFacts, folder: Path) -> list[Path]:
+    plausible = [n for n in facts.strings if "." in n and len(n) < _MAX_NAME_CHARS and "\n" not in n and "\0" not in n]
     paths = {folder / name for name in plausible if not name.startswith((".", "/"))}
     return sorted(p for p in paths if p.suffix != ".py" and p.is_file())
 
@@ -125,8 +149,7 @@ def _is_plugin(value: Any) -> bool:
 
 def _external_distributions(modules: frozenset[str], root: Path) -> Iterator[str]:
     for name in modules:
-        tree = ast.parse(_module_path(name, root).read_text(encoding="utf-8"))
-        for imported in _imported_names(tree):
+        for imported in _read(_module_path(name, root)).imports:
             top = imported.split(".")[0]
             if top not in OUR_PACKAGES and top not in sys.stdlib_module_names:
                 yield from _distributions_of(top)
@@ -137,6 +160,7 @@ def _packages() -> dict[str, list[str]]:
     return {name: list(distributions) for name, distributions in metadata.packages_distributions().items()}
 
 
+@cache
 def _distributions_of(import_name: str) -> tuple[str, ...]:
     try:
         return (_normal(metadata.distribution(import_name).name),)
