@@ -1,0 +1,68 @@
+"""Plain lines say the same as bars, only less often."""
+
+import io
+
+import pytest
+
+from flows import console
+from flows.console import BarConsole, Pace, PlainConsole, open_console
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch):
+    class Clock:
+        now = 100.0
+
+        def monotonic(self) -> float:
+            return self.now
+
+    fake = Clock()
+    monkeypatch.setattr(console, "time", fake)
+    return fake
+
+
+def test_the_pace_is_the_rate_since_the_first_sight_and_the_time_left(clock):
+    pace = Pace()
+    assert pace.describe(100, 1000, "files") == "100/1,000 files"
+    clock.now += 10
+    assert pace.describe(300, 1000, "files") == "300/1,000 files, 20/s, 35 s left"
+
+
+def test_plain_lines_come_at_the_start_every_quarter_minute_and_at_the_end(clock):
+    stream = io.StringIO()
+    plain = PlainConsole(stream)
+    plain.begin("dedup", 3, 19)
+    for _ in range(32):
+        clock.now += 1
+        plain.progress(1, 2, "passes")
+        plain.line("a log line")
+    plain.end("dedup", 3, 19, "32 s, documents 5 -> 4")
+    plain.close()
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "[ 3/19] dedup ..." and lines[-1] == "[ 3/19] dedup: 32 s, documents 5 -> 4"
+    assert lines[1:-1] == ["    dedup: 1/2 passes"] * 2
+
+
+def test_the_log_is_shown_when_it_is_asked_for():
+    stream = io.StringIO()
+    plain = PlainConsole(stream, shows_log=True)
+    plain.begin("dedup", 1, 1)
+    plain.line("pass 2")
+    assert "    dedup: pass 2\n" in stream.getvalue()
+
+
+def test_bars_end_as_one_line_a_stage(capsys: pytest.CaptureFixture[str]):
+    bars = BarConsole()
+    bars.begin("dedup [x]", 1, 2)
+    bars.progress(1, 2, "passes")
+    bars.end("dedup [x]", 1, 2, "took long")
+    bars.close()
+    assert "[ 1/2] dedup [x]: took long" in capsys.readouterr().out
+
+
+def test_json_keeps_the_standard_output_for_the_document(capsys: pytest.CaptureFixture[str]):
+    opened = open_console(is_json=True, shows_log=False)
+    opened.note("hello")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "hello\n")
+    assert isinstance(open_console(is_json=False, shows_log=False), PlainConsole)  # no terminal here

@@ -1,0 +1,77 @@
+"""A release is registered by its verdict, with every model it delivers."""
+
+from pathlib import Path
+
+import pytest
+
+from flows.launch import StageResult
+from flows.publish import gates_passed, register_release, write_run_report
+from flows.session import Session
+from infra.lineage import LifecycleRow
+from infra.settings import Settings
+from tests.support.lifecycle_records import histories, lifecycle, record, records
+
+
+def ref(kind: str, letter: str) -> dict[str, object]:
+    return {"kind": kind, "digest": letter * 64, "num_bytes": 5}
+
+
+RELEASE_INPUTS = {
+    "model": ref("model", "a"),
+    "int8": ref("quantized_model", "b"),
+    "int4": ref("quantized_model", "c"),
+    "reward_model": ref("reward_model", "d"),
+}
+
+
+class Tracker:
+    registered: tuple[list, dict] | None = None
+
+    def register(self, run: str, models, **verdict) -> None:
+        self.registered = (models, {"run": run, **verdict})
+
+
+def session_of(results: list[StageResult], home: Path) -> Session:
+    session = object.__new__(Session)
+    session.results, session.tracker, session.tracking_run = results, Tracker(), "life"  # type: ignore[assignment]
+    session.settings, session.lifecycle_id = Settings(home=home), "run-1"
+    return session
+
+
+def release_result(passed: float) -> StageResult:
+    item = record("release", "release", {"release/passed": passed}).model_copy(update={"inputs": RELEASE_INPUTS})
+    return StageResult("release", "release", "k", False, 1, 1, item)
+
+
+@pytest.mark.parametrize("passed", [0.0, 1.0])
+def test_every_delivered_model_is_registered_and_the_gates_decide_about_the_champion(tmp_path: Path, passed: float):
+    session = session_of([release_result(passed)], tmp_path)
+    register_release(session)
+    models, verdict = session.tracker.registered
+    assert [(m.name, m.digest[0], m.params["bits"]) for m in models] == [
+        ("model", "a", "32"), ("int8", "b", "8"), ("int4", "c", "4"),
+    ]  # fmt: skip
+    assert models[2].params["parent"] == "a" * 64
+    assert verdict == {"run": "life", "released": "a" * 64, "is_approved": passed == 1}
+    assert gates_passed(session.results) is (passed == 1)
+
+
+def test_a_run_without_a_release_registers_nothing(tmp_path: Path):
+    session = session_of([StageResult("clean", "clean", "k", False, 1, 1, record("clean", "x", {}))], tmp_path)
+    register_release(session)
+    assert session.tracker.registered is None and gates_passed(session.results) is None
+
+
+class Lineage:
+    def history(self, key: str):
+        return histories().get(key, [])
+
+
+@pytest.mark.parametrize("num_finished", [1, 99])
+def test_the_report_is_written_for_whole_and_for_broken_off_runs(tmp_path: Path, num_finished: int):
+    results = [StageResult(label, r.stage, label, False, 1, 1, r) for label, r in records().items()][:num_finished]
+    session = session_of(results, tmp_path)
+    session.lineage = Lineage()  # type: ignore[assignment]
+    row: LifecycleRow = lifecycle()
+    path = write_run_report(session, row)
+    assert path == tmp_path / "reports/run-1/report.html" and "</html>" in path.read_text()
