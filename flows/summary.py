@@ -110,7 +110,7 @@ def print_summary(summary: Summary, console: Console) -> None:
     """The table, then the figures of the whole run, then where to look."""
     table = Table(title=f"{summary.recipe}, run {summary.lifecycle}", title_justify="left")
     for name, justify in (("stage", "left"), ("time", "right"), ("main metric", "left"), ("artifact", "left")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]  # rich wants its own literal
+        table.add_column(name, justify=justify, no_wrap=name == "artifact")  # type: ignore[arg-type]  # rich wants its own literal
     for row in summary.stages:
         took = "cached" if row.cached else short_duration(row.wall_s)
         table.add_row(row.label, took, _headline_text(row.headline), "\n".join(row.outputs.values()))

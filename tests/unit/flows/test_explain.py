@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -28,7 +29,9 @@ def store(tmp_path: Path) -> LocalStore:
 def manifest(store: LocalStore, tmp_path: Path) -> SourceManifest:
     files = tuple(SourceFile(path=f"{n}.txt", sha256="e" * 64, num_bytes=10, reader="text") for n in range(25))
     user = Source(name="notes", version="", kind="user", license="user", root="/r", files=files)
-    pip = Source(name="django", version="5.2", kind="pip", license="BSD", root="/d", archive_sha256="f" * 64, files=files)
+    pip = Source(
+        name="django", version="5.2", kind="pip", license="BSD", root="/d", archive_sha256="f" * 64, files=files
+    )
     Manifest(sources=(user, pip)).write(tmp_path / "manifest")
     return store.put(tmp_path / "manifest", SourceManifest)
 
@@ -43,7 +46,9 @@ def lineage(tmp_path: Path, manifest: SourceManifest) -> Lineage:
         ("pretrain", {"corpus": corpus, "group": {"tokenizer": tokenizer}}, {"model": model}, {}),
     )
     for stage, inputs, outputs, config in made:
-        dumped = [{k: v if isinstance(v, dict) else v.model_dump() for k, v in fields.items()} for fields in (inputs, outputs)]
+        dumped = [
+            {k: v if isinstance(v, dict) else v.model_dump() for k, v in fields.items()} for fields in (inputs, outputs)
+        ]
         if "group" in dumped[0]:
             dumped[0]["group"] = {k: v.model_dump() for k, v in dumped[0]["group"].items()}
         item = record(stage, "x", {"ingest/documents": 7})

@@ -37,6 +37,9 @@ class Pretrain(BaseModel):
         return self
 
 
+LENGTH = Filter().model_dump()
+
+
 class Recipe(BaseModel):
     pretrain: Pretrain = Pretrain()
 
@@ -58,7 +61,7 @@ class Recipe(BaseModel):
         ("pretrain.limit=null", {"limit": None}),
         ("pretrain.limit=3", {"limit": 3}),
         ("pretrain.is_fast=true", {"is_fast": True}),
-        ("pretrain.filters.1.min_words=9", {"filters": ({"kind": "length", "min_words": 3}, {"kind": "length", "min_words": 9})}),
+        ("pretrain.filters.1.min_words=9", {"filters": (LENGTH, LENGTH | {"min_words": 9})}),
     ],
 )  # fmt: skip
 def test_one_field_changes_and_the_others_stay(text: str, expected: dict[str, object]):

@@ -8,7 +8,12 @@ from stages.contract import StageModel
 
 STEPS = tuple(
     Step(label, stage, StageModel(), {})
-    for label, stage in (("clean", "clean"), ("quantize_int8", "quantize"), ("quantize_int4", "quantize"), ("end", "end"))
+    for label, stage in (
+        ("clean", "clean"),
+        ("quantize_int8", "quantize"),
+        ("quantize_int4", "quantize"),
+        ("end", "end"),
+    )
 )
 
 

@@ -44,7 +44,9 @@ def test_a_given_server_is_used_and_stays(settings: Settings):
 
 def test_a_given_server_that_does_not_answer_is_said(settings: Settings):
     os.environ["PREFECT_API_URL"] = "http://127.0.0.1:9/api"
-    with pytest.raises(RetryableError, match=r"at http://127.0.0.1:9/api did not answer for 0 s; check PREFECT_API_URL"):
+    with pytest.raises(
+        RetryableError, match=r"at http://127.0.0.1:9/api did not answer for 0 s; check PREFECT_API_URL"
+    ):
         PrefectApi(settings).wait_ready(StopSwitch(), timeout_s=0)
 
 

@@ -34,11 +34,13 @@ def test_equal_folders_are_equal_and_a_changed_byte_is_another_manifest(folder: 
 
 
 def test_a_folder_without_documents_is_refused(tmp_path: Path):
-    with pytest.raises(BadSpecError, match="input .*: want"):
+    with pytest.raises(BadSpecError, match=r"input .*: want"):
         digest_of(tmp_path, tmp_path)
 
 
 def test_without_paths_the_demonstration_corpus_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     settings = Settings(home=tmp_path)
-    monkeypatch.setattr(demonstration, "scan", lambda place: Manifest(sources=()) if place == settings.sources_dir else None)
+    monkeypatch.setattr(
+        demonstration, "scan", lambda place: Manifest(sources=()) if place == settings.sources_dir else None
+    )
     assert read_sources([], settings, LocalStore(settings.store_dir)).kind == "source_manifest"

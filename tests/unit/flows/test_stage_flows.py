@@ -117,7 +117,9 @@ def test_a_bad_config_and_a_stage_that_raised_are_not_repeated(tmp_path: Path, e
 @pytest.mark.parametrize(
     ("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, TerminationSignal)]
 )
-def test_a_stop_is_told_to_prefect_in_its_own_words(tmp_path: Path, number: signal.Signals, raised: type[BaseException]):
+def test_a_stop_is_told_to_prefect_in_its_own_words(
+    tmp_path: Path, number: signal.Signals, raised: type[BaseException]
+):
     session = session_with(Launcher(StopRequestedError("stopped")), tmp_path)
     session.launcher.stop.request(number)
     with pytest.raises(raised):

@@ -65,7 +65,9 @@ def test_a_stop_says_how_to_go_on(monkeypatch, capsys, error: BaseException, num
 
     monkeypatch.setattr(command, "_run", stopped)
     assert command.run(arguments("tiny")) == code
-    assert capsys.readouterr().err == "glmflow: stopped; `glmflow run tiny` with the same arguments goes on from there\n"
+    assert (
+        capsys.readouterr().err == "glmflow: stopped; `glmflow run tiny` with the same arguments goes on from there\n"
+    )
     assert Api.num_open == 0
 
 

@@ -10,15 +10,15 @@ from flows.commands.serve import run
 
 
 def test_the_process_is_replaced_by_the_server_of_the_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    class Replaced(Exception):
+    class ReplacedError(Exception):
         pass
 
     def replace(path: str, command: list[str], environment: dict[str, str]) -> None:
-        raise Replaced(path, command, environment)
+        raise ReplacedError(path, command, environment)
 
     monkeypatch.setattr(os, "execve", replace)
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(Replaced) as replaced:
+    with pytest.raises(ReplacedError) as replaced:
         run(argparse.Namespace(model=str(tmp_path), host="127.0.0.1", port=0))
     path, command, environment = replaced.value.args
     assert path == command[0] and command[command.index("--model") + 1] == str(tmp_path)
