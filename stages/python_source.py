@@ -2,6 +2,7 @@
 
 import ast
 import textwrap
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,11 +24,14 @@ class Passage:
 
 def read_python(source: str, module: str) -> Iterator[Passage]:
     """API pages and code of one module, in file order. A file that does not parse yields nothing."""
+    source = source.replace("\r\n", "\n").replace("\r", "\n")
     try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of other people's code: invalid escapes and the like
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
-    lines = source.splitlines()
+    lines = source.split("\n")  # not splitlines(): a form feed ends no line of Python
     if page := _docstring(tree):
         yield Passage("api", f"{module}\n\n{page}", {"symbol": module, "module": module})
     for node in tree.body:

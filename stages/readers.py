@@ -1,13 +1,13 @@
 """One source file to passages: a reader for each form. Which text is whose document is decided here.
 
-A user's text is cut only between paragraphs and only when it is longer than `MAX_CHARS`; joined again, the pieces are
-the whole text, so nothing is lost.
+A text is cut only when it is longer than `MAX_CHARS`: between paragraphs, a long paragraph between lines, a long line
+after a sentence, a long sentence anywhere. Joined again, the pieces are the whole text, so nothing is lost.
 """
 
 import gzip
-import io
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +22,13 @@ from stages.sources import Reader
 
 MAX_CHARS = 4_000
 MIN_PROSE_CHARS = 300
+_USER_META = ("title", "license", "source", "lang")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_CUTS = (
+    re.compile(r"(?<=\n\n)|(?<=\n\r\n)"),
+    re.compile(r"(?<=\n)"),
+    re.compile(r"(?<=[.!?] )|(?<=[\u3002\uff01\uff1f])"),
+)
 _UNDERLINE = re.compile(r"^([=\-~^#*+\"'`.:_])\1{2,}\s*$")
 
 
@@ -52,10 +59,19 @@ def _uncompressed(path: Path) -> bytes:
         if path.suffix.lower() == ".gz":
             return gzip.decompress(data)
         if path.suffix.lower() == ".zst":
-            return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data)).read()
-    except (OSError, EOFError, zstandard.ZstdError) as error:
+            return b"".join(_zstd_frames(data))
+    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
         raise UnreadableError("cannot_be_decompressed") from error
     return data
+
+
+def _zstd_frames(data: bytes) -> Iterator[bytes]:
+    while data:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        yield frame.decompress(data)
+        if not frame.eof:  # the library does not mind a file that was cut
+            raise EOFError("want a whole Zstandard frame")
+        data = frame.unused_data
 
 
 def _text(text: str, name: str) -> Iterator[Passage]:
@@ -63,13 +79,22 @@ def _text(text: str, name: str) -> Iterator[Passage]:
 
 
 def cut(text: str, max_chars: int = MAX_CHARS) -> list[str]:
-    """Pieces of at most about `max_chars`, cut after blank lines; "".join(pieces) is the text."""
+    """Pieces of at most `max_chars`, cut where it hurts least; "".join(pieces) is the text."""
+    return _cut(text, max_chars, _CUTS)
+
+
+def _cut(text: str, max_chars: int, places: tuple[re.Pattern[str], ...]) -> list[str]:
+    if len(text) <= max_chars:
+        return [text] if text else []
+    if not places:
+        return [text[i : i + max_chars] for i in range(0, len(text), max_chars)]
     pieces, piece = [], ""
-    for paragraph in re.split(r"(?<=\n\n)", text):
-        if piece and len(piece) + len(paragraph) > max_chars:
-            pieces.append(piece)
-            piece = ""
-        piece += paragraph
+    for part in places[0].split(text):
+        if len(piece) + len(part) > max_chars:
+            *whole, piece = [*([piece] if piece else []), *_cut(part, max_chars, places[1:])]
+            pieces += whole
+        else:
+            piece += part
     return [*pieces, piece] if piece else pieces
 
 
@@ -88,7 +113,7 @@ def _json(text: str, name: str) -> Iterator[Passage]:
 def _parsed(text: str, where: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadSpecError(f"{where}: want JSON with a 'text' field, got {text[:60]!r}; mend or remove it") from error
 
 
@@ -98,13 +123,18 @@ def _parquet_rows(data: bytes, name: str) -> Iterator[tuple[int, Any]]:
 
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
-    except pa.ArrowInvalid as error:
+        names = file.schema_arrow.names
+    except (pa.ArrowException, OSError) as error:
         raise UnreadableError("not_parquet") from error
-    if "text" not in file.schema_arrow.names:
+    if "text" not in names:
         raise BadSpecError(
-            f"{name}: want a column 'text', got {', '.join(file.schema_arrow.names)}; rename the column that holds it"
+            f"{name}: want a column 'text', got {', '.join(names)[:60]}; rename the column that holds it"
         )
-    rows = (row for batch in file.iter_batches() for row in batch.to_pylist())
+    wanted = [column for column in names if column in {"text", *_USER_META}]
+    try:
+        rows = file.read(columns=wanted, use_threads=False).to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise UnreadableError("damaged_parquet") from error
     yield from enumerate(rows, start=1)
 
 
@@ -116,7 +146,12 @@ def _rows(rows: Iterator[tuple[int, Any]] | enumerate[Any], name: str, unit: str
                 f"{name} {unit} {number}: want an object with a 'text' field that holds a string, "
                 f"got {json.dumps(row, ensure_ascii=False, default=str)[:60]!r}; mend or remove it"
             )
-        meta = {key: row[key] for key in ("title", "license", "source", "lang") if isinstance(row.get(key), str)}
+        meta = {key: row[key] for key in _USER_META if isinstance(row.get(key), str)}
+        if _LONE_SURROGATE.search("".join((text, *meta.values()))):
+            raise BadSpecError(
+                f"{name} {unit} {number}: want text that can be written as UTF-8, got half of a surrogate pair; "
+                f"mend or remove it"
+            )
         yield from (Passage("user", piece, meta) for piece in cut(text))
 
 

@@ -83,7 +83,7 @@ def scan_paths(paths: Sequence[Path]) -> Manifest:
             raise BadSpecError(f"input {path}: want an existing file or folder, got none; check the path")
         files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
         root = path.parent if path.is_file() else path
-        known = [(file, reader) for file in files if (reader := user_reader(file))]
+        known = [(_with_utf8_name(file), reader) for file in files if (reader := user_reader(file))]
         if not known:
             raise BadSpecError(
                 f"input {path}: want at least one file ending in {', '.join(USER_READERS)} (also "
@@ -102,6 +102,14 @@ def scan_paths(paths: Sequence[Path]) -> Manifest:
     return Manifest(sources=tuple(sources))
 
 
+def _with_utf8_name(path: Path) -> Path:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise BadSpecError(f"input {str(path)!a}: want a file name in UTF-8, got other bytes; rename it") from error
+    return path
+
+
 def user_reader(path: Path) -> Reader | None:
     """How to read a user's file, by its ending; None for a file that is not a document."""
     suffixes = [s.lower() for s in path.suffixes]
@@ -112,9 +120,13 @@ def user_reader(path: Path) -> Reader | None:
 
 def hashed(path: Path, root: Path, reader: Reader) -> SourceFile:
     """A file with its size and hash."""
-    return SourceFile(
-        path=path.relative_to(root).as_posix(), sha256=file_sha256(path), num_bytes=path.stat().st_size, reader=reader
-    )
+    try:
+        sha256, num_bytes = file_sha256(path), path.stat().st_size
+    except OSError as error:
+        raise BadSpecError(
+            f"input {path}: want a file that can be read, got {error.strerror!r}; change its permissions or remove it"
+        ) from error
+    return SourceFile(path=path.relative_to(root).as_posix(), sha256=sha256, num_bytes=num_bytes, reader=reader)
 
 
 def source_of(
