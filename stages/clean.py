@@ -21,7 +21,8 @@ from stages.filters.letters import LettersFilter
 from stages.filters.lines import LinesFilter
 from stages.filters.repetition import RepetitionFilter
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060\ufeff\ufffe\uffff]")
+_LINE_END = re.compile(r"\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060\ufeff\ufffe\uffff]")
 _TRAILING_SPACE = re.compile(r"[ \t\u3000\xa0]+$", re.MULTILINE)
 _BLANK_LINES = re.compile(r"\n{3,}")
 
@@ -49,8 +50,7 @@ class CleanOutputs(StageModel):
 
 def normalise(text: str) -> str:
     """Unicode NFC, `\\n` line ends, no control or invisible characters, no trailing space, at most one blank line."""
-    text = unicodedata.normalize("NFC", text.replace("\r\n", "\n").replace("\r", "\n"))
-    text = _CONTROL.sub("", text)
+    text = unicodedata.normalize("NFC", _CONTROL.sub("", _LINE_END.sub("\n", text)))
     return _BLANK_LINES.sub("\n\n", _TRAILING_SPACE.sub("", text)).strip("\n")
 
 

@@ -26,12 +26,16 @@ _SCRIPTS = {
     "hi": re.compile(r"[\u0900-\u097f]"),
     "th": re.compile(r"[\u0e00-\u0e7f]"),
 }
+_ASCII = re.compile(r"[\x00-\x7f]+")
 _LATIN = re.compile(r"[A-Za-z\u00c0-\u024f]")
 
 
 def identify_language(text: str) -> str:
     """ISO 639-1 code of the text's language; `und` when it has no letters or no language stands out."""
-    counts = {language: len(pattern.findall(text)) for language, pattern in _SCRIPTS.items()}
+    if text.isascii():
+        return _latin_language(text) if _LATIN.search(text) else UNKNOWN
+    foreign = _ASCII.sub("", text)
+    counts = {language: len(pattern.findall(foreign)) for language, pattern in _SCRIPTS.items()}
     num_latin = len(_LATIN.findall(text)) / 4  # four letters of an alphabet say about as much as one ideograph
     num_all = sum(counts.values()) + num_latin
     if num_all == 0:

@@ -10,9 +10,9 @@ _CHARACTERS = {"aq": "'", "cq": "'", "oq": "'", "lq": '"', "rq": '"', "dq": '"',
 _CHARACTERS |= {"co": "(c)", "rs": "\\", "ti": "~", "ha": "^", "ga": "`", "hy": "-", "mu": "x", "la": "<", "ra": ">"}
 _FORMATTED = {".B", ".I", ".R", ".BR", ".RB", ".BI", ".IB", ".IR", ".RI", ".SM", ".SB", ".Nm", ".Nd", ".Fl", ".Ar"}
 _HEADINGS = {".SH", ".SS", ".Sh", ".Ss"}
-_PARAGRAPHS = {".PP", ".P", ".LP", ".TP", ".IP", ".HP", ".sp", ".br", ".TQ", ".RS", ".RE", ".nf", ".fi", ".EX", ".EE"}
+_PARAGRAPHS = {".PP", ".P", ".LP", ".TP", ".HP", ".sp", ".br", ".TQ", ".RS", ".RE", ".nf", ".fi", ".EX", ".EE"}
 _NAME_HEADINGS = {"NAME", "名称", "名字", "NAME 名称", "名称 NAME", "名字 NAME"}
-_NAME_LINE = re.compile(r"^(?P<names>[^-]+?)\s+-+\s+(?P<summary>.+)$")
+_NAME_LINE = re.compile(r"^(?P<names>\S.*?)\s+-+\s+(?P<summary>.+)$")
 
 
 @dataclass(frozen=True)
@@ -28,12 +28,13 @@ def read_manual(source: str) -> ManualPage:
     """Render one page. Unknown requests are left out; their text arguments too."""
     blocks: list[str] = []
     words: list[str] = []
-    heading, name_line = "", ""
+    name_words: list[str] = []
+    heading: str | None = ""  # None: the next line is the heading
 
     def end_paragraph() -> None:
-        if words:
-            blocks.append(" ".join(words))
-            words.clear()
+        if text := " ".join(words).strip():
+            blocks.append(text)
+        words.clear()
 
     for line in source.splitlines():
         request, _, rest = line.partition(" ")
@@ -41,26 +42,37 @@ def read_manual(source: str) -> ManualPage:
             continue
         if request in _HEADINGS:
             end_paragraph()
-            heading = _inline(rest.strip().strip('"'))
-            blocks.append(heading)
+            heading = _inline(rest.strip().strip('"')) or None
+            blocks += [heading] if heading else []
+        elif request == ".IP":
+            end_paragraph()
+            words += [_inline(_arguments(rest, limit=1))] if rest.strip() else []
         elif request in _PARAGRAPHS or not line.strip():
             end_paragraph()
-        elif request in _FORMATTED:
-            words.append(_inline(_arguments(rest, glue=len(request) == 3 and request not in {".SM", ".SB"})))
-        elif not line.startswith((".", "'")):
-            words.append(_inline(line.strip()))
-            if heading in _NAME_HEADINGS and not name_line:
-                name_line = words[-1]
+        elif request in _FORMATTED or not line.startswith((".", "'")):
+            text = _inline(_formatted(request, rest) if request in _FORMATTED else line.strip())
+            if heading is None:
+                heading = text
+                blocks.append(text)
+                continue
+            words.append(text)
+            if heading in _NAME_HEADINGS:
+                name_words.append(text)
     end_paragraph()
-    match = _NAME_LINE.match(name_line)
+    match = _NAME_LINE.match(" ".join(name_words))
     if match is None:
         return ManualPage("\n\n".join(blocks), "", "")
     return ManualPage("\n\n".join(blocks), match["names"].split(",")[0].strip(), match["summary"].strip().rstrip(".。"))
 
 
-def _arguments(rest: str, *, glue: bool) -> str:
+def _formatted(request: str, rest: str) -> str:
+    """The argument of a font request; requests of two fonts set their arguments without space between them."""
+    return _arguments(rest, glue=len(request) == 3 and request not in {".SM", ".SB"})
+
+
+def _arguments(rest: str, *, glue: bool = False, limit: int | None = None) -> str:
     parts = re.findall(r'"([^"]*)"|(\S+)', rest)
-    return ("" if glue else " ").join(quoted or plain for quoted, plain in parts)
+    return ("" if glue else " ").join(quoted or plain for quoted, plain in parts[:limit])
 
 
 def _inline(text: str) -> str:
