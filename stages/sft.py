@@ -81,7 +81,8 @@ def _train(
 ) -> None:
     from models.mapped_rows import write_mapped_rows
     from models.optim import OptimConfig, build_optimizer
-    from models.supervised import CurveCallback, FineTuning, curriculum_batches, fine_tune, labelled_row
+    from models.supervised import CurveCallback, FineTuning, fine_tune
+    from models.supervised_rows import curriculum_batches, labelled_row
 
     dropped: Counter[str] = Counter(longer_than_max_tokens=0, no_supervised_token=0)
     rows, phases = [], []
