@@ -17,7 +17,7 @@ from trl import RewardConfig, RewardTrainer
 
 from models.glm import GlmForCausalLM, GlmForSequenceClassification
 from models.optim import MuonAdamW
-from models.supervised import CurveCallback, FineTuning, FixedOrderMixin, without_chatter
+from models.supervised import CurveCallback, FineTuning, FixedOrderMixin, train_and_leave_clean
 from models.tokenizer import ChatTemplate, Message
 
 
@@ -87,6 +87,4 @@ def train_on_pairs(
         batches=batches,
         centring=centring,
     )
-    without_chatter(trainer)
-    trainer.train()
-    model.eval()
+    train_and_leave_clean(trainer)

@@ -144,12 +144,15 @@ def fine_tune(
         callbacks=[callback],
         batches=batches,
     )
-    without_chatter(trainer)
-    trainer.train()
-    model.eval()
+    train_and_leave_clean(trainer)
 
 
-def without_chatter(trainer: Any) -> None:
-    """Drop the callbacks that print: the stage's log has its own lines."""
+def train_and_leave_clean(trainer: Any) -> None:
+    """Train without the callbacks that print, then undo what TRL does to a model besides training it."""
     for chatty in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(chatty)
+    trainer.train()
+    model = trainer.model
+    model.config.use_cache = True  # TRL turns the cache off
+    model.__dict__.pop("forward", None)  # the fused head
+    model.eval()
