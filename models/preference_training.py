@@ -23,7 +23,8 @@ from models.tokenizer import ChatTemplate, Message
 
 def on_backbone_of(model: GlmForCausalLM, *, seed: int) -> GlmForSequenceClassification:
     """A reward model with the language model's backbone and a score head that starts near 0."""
-    config = type(model.config)(**{**model.config.to_dict(), "num_labels": 1})
+    shape = {name: value for name, value in model.config.to_dict().items() if name not in ("id2label", "label2id")}
+    config = type(model.config)(**{**shape, "num_labels": 1})
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         reward_model = GlmForSequenceClassification(config)

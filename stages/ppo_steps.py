@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from models.ppo import explained_variance
 from models.ppo_loss import ActorCritic, PpoMicroBatch, pad_conversations
 from models.rollout import Rollout, evaluate_answers, pad_answers, sample_answers, with_advantages
 from models.supervised_rows import labelled_row
@@ -112,14 +113,24 @@ class PpoSteps:
                 evaluate_answers(self.networks.policy, self.networks.critic, self.reference, tokens, reward_B)
             )
         self._check_and_log(iteration, rollouts, answers)
+        rollouts = with_advantages(rollouts, kl_coef=config.kl_coef, gamma=config.gamma, lam=config.lam)
+        values, returns, is_answer = (
+            torch.cat([part.flatten() for part in parts])
+            for parts in zip(*((r.old_values_BT, r.returns_BT, r.tokens.is_answer_BT) for r in rollouts), strict=True)
+        )
+        explained = explained_variance(values, returns, is_answer)
+        self.ctx.log_metric("ppo/explained_variance", explained, self._first_step_of(iteration))
         self.networks.train()
-        return with_advantages(rollouts, kl_coef=config.kl_coef, gamma=config.gamma, lam=config.lam)
+        return rollouts
+
+    def _first_step_of(self, iteration: int) -> int:
+        return iteration * self.config.epochs * self.config.steps_per_epoch + 1
 
     def _check_and_log(self, iteration: int, rollouts: Sequence[Rollout], answers: Sequence[Answer]) -> None:
         counted = torch.cat([rollout.tokens.is_answer_BT.flatten() for rollout in rollouts])
         kl = torch.cat([rollout.kl_BT.flatten() for rollout in rollouts])[counted]
         mean_kl, empty_ratio = float(kl.mean()), sum(not answer.text for answer in answers) / len(answers)
-        step = iteration * self.config.epochs * self.config.steps_per_epoch + 1
+        step = self._first_step_of(iteration)
         if iteration == 0:
             self.ctx.log_metric("ppo/first_step_kl", float(kl.abs().max()))
             if bool(kl.any()):
