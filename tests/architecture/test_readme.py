@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+
 from flows.cli import build_parser
 
 ROOT = Path(__file__).parents[2]
