@@ -102,8 +102,10 @@ def _score(model: Any, documents: Sequence[np.ndarray], group: Sequence[Window],
         input_ids_BT[row, 1:size] = targets_BT[row, : size - 1]
         is_real_BT[row, :size] = True
         is_scored_BT[row, window.score_from - window.start : size] = True
-    logits_BTV = model(input_ids=input_ids_BT, attention_mask=is_real_BT).logits
-    nats = functional.cross_entropy(logits_BTV[is_scored_BT].float(), targets_BT[is_scored_BT], reduction="none")
+    # the head is half of the work: only where it is scored, which a sliding window's first half is not
+    hidden_BTD = model.base_model(input_ids=input_ids_BT, attention_mask=is_real_BT).last_hidden_state
+    logits = model.get_output_embeddings()(hidden_BTD[is_scored_BT]).float()
+    nats = functional.cross_entropy(logits, targets_BT[is_scored_BT], reduction="none")
     nats_BT = torch.zeros(is_scored_BT.shape, dtype=torch.float64).masked_scatter_(is_scored_BT, nats.double())
     return [float(nats) for nats in nats_BT.sum(1)]
 

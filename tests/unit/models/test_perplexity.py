@@ -19,8 +19,11 @@ def shards(tmp_path: Path) -> TokenShards:
 class UniformModel(torch.nn.Module):
     """Every token is equally likely."""
 
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> SimpleNamespace:
-        return SimpleNamespace(logits=torch.zeros(*input_ids.shape, VOCAB_SIZE))
+    def base_model(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> SimpleNamespace:
+        return SimpleNamespace(last_hidden_state=torch.zeros(*input_ids.shape, VOCAB_SIZE))
+
+    def get_output_embeddings(self) -> torch.nn.Module:
+        return torch.nn.Identity()
 
 
 @pytest.mark.parametrize(("window", "stride"), [(16, 16), (16, 5), (16, 1), (64, 32)])
