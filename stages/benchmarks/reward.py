@@ -28,6 +28,7 @@ class MeanReward(Benchmark):
         import torch
 
         from models.generate import generate
+        from models.scores import score
         from stages.answers import evenly
 
         if subject.reward_model is None:
@@ -50,23 +51,7 @@ class MeanReward(Benchmark):
                 turn: Message = {"role": "assistant", "content": answer}
                 conversations.append(subject.template.encode([*item.prompt, turn], add_generation_prompt=False))
             subject.progress(len(conversations), len(items), "samples")
-        scores = self._scores(subject, conversations)
+        scores = score(subject.reward_model, conversations, batch_size=self.batch_size)
         mean, stderr = mean_and_stderr(scores)
         metrics = {"eval/reward": mean, "eval/reward_stderr": stderr}
         return Measurement(metrics, {"reward": {item.id: value for item, value in zip(items, scores, strict=True)}})
-
-    def _scores(self, subject: Subject, sequences: list[list[int]]) -> list[float]:
-        import torch
-
-        assert subject.reward_model is not None
-        by_length = sorted(range(len(sequences)), key=lambda index: (len(sequences[index]), index))
-        found: dict[int, float] = {}
-        for start in range(0, len(by_length), self.batch_size):
-            batch = by_length[start : start + self.batch_size]
-            length = len(sequences[batch[-1]])
-            rows = [sequences[index] + [0] * (length - len(sequences[index])) for index in batch]
-            is_real = [[place < len(sequences[index]) for place in range(length)] for index in batch]
-            with torch.inference_mode():
-                output = subject.reward_model(input_ids=torch.tensor(rows), attention_mask=torch.tensor(is_real))
-            found |= dict(zip(batch, output.logits[:, 0].tolist(), strict=True))
-        return [found[index] for index in range(len(sequences))]
