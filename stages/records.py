@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from infra.errors import BadSpecError
 
@@ -111,6 +112,12 @@ class Check(Record):
 
     kind: Literal["exact", "choice", "number"]
     answer: str = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _number_is_an_integer(self) -> "Check":
+        if self.kind == "number" and not re.fullmatch(r"-?\d+", self.answer):
+            raise ValueError(f"want an integer where the kind is 'number', got {self.answer[:60]!r}")
+        return self
 
 
 class Instruction(Record):

@@ -1,6 +1,7 @@
 """Does a function return a value? Found by parsing it; its docstring and its return annotation are taken out."""
 
 import ast
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -22,9 +23,12 @@ class ReturnsValueTask(InstructionTask):
         answers: dict[str, list[Instruction]] = {"yes": [], "no": []}
         for document in documents:
             for function in functions_in(document):
+                own = list(_own_nodes(function))
+                if any(isinstance(node, ast.Yield | ast.YieldFrom) for node in own):
+                    continue  # whether a generator returns what it yields is a matter of words
                 code = _shown(function)
                 if len(code) <= self.max_passage_chars:
-                    answer = "yes" if _returns_value(function) else "no"
+                    answer = "yes" if any(map(_returns_value, own)) else "no"
                     question = f"{code}\n\nDoes this function return a value?"
                     answers[answer].append(self.item(document, question, answer, lang="en"))
         for same_rank in zip(*answers.values(), strict=False):
@@ -36,8 +40,10 @@ def functions_in(document: Document) -> list[ast.FunctionDef | ast.AsyncFunction
     if document.domain != "code":
         return []
     try:
-        tree = ast.parse(document.text)
-    except SyntaxError:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of other people's code: invalid escapes and the like
+            tree = ast.parse(document.text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
@@ -50,12 +56,18 @@ def _shown(function: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     return ast.unparse(function)
 
 
-def _returns_value(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _own_nodes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.AST]:
+    """The nodes of its body, without the bodies of functions and classes inside it."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.Return) and node.value is not None:
-            return not (isinstance(node.value, ast.Constant) and node.value.value is None)
+        yield node
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             waiting += ast.iter_child_nodes(node)
-    return False
+
+
+def _returns_value(node: ast.AST) -> bool:
+    """Whether this is a `return` of something but None."""
+    if not isinstance(node, ast.Return) or node.value is None:
+        return False
+    return not (isinstance(node.value, ast.Constant) and node.value.value is None)
