@@ -3,6 +3,9 @@
 Fetched once into the sources folder, pinned by version and SHA-256: documentation in source distributions, and Chinese
 reviews. Where apt is present, Debian's manual pages at the mirror's version, which is recorded with its SHA-256. Read
 in place: docstrings and code of the standard library and of installed distributions, pinned by constraints.txt.
+
+Not covered: `pip download` runs a source distribution's build backend to read its metadata, so an archive is listed
+here only with the hash of bytes that were looked at.
 """
 
 import os
@@ -155,10 +158,14 @@ def _fetch_debian(package: str, target: Path) -> str:
             reason = (done.stderr.strip().splitlines() or ["no answer"])[-1][:120]
             return f"not to be had from apt ({reason}); the corpus is made without it"
         version = archives[0].name.split("_")[1].replace("%3a", ":")
-        unpack = ["dpkg-deb", "-x", str(archives[0]), str(target)]
+        unpacked = Path(temporary) / "unpacked"
+        unpack = ["dpkg-deb", "-x", str(archives[0]), str(unpacked)]
         done = subprocess.run(unpack, capture_output=True, text=True, check=False)
         if done.returncode:
             return f"{version} cannot be unpacked ({done.stderr.strip()[-120:]}); the corpus is made without it"
+        for kept in ("usr/share/man", "usr/share/doc"):  # no programs: nothing of a package is ever run
+            if (unpacked / kept).is_dir():
+                shutil.copytree(unpacked / kept, target / kept, symlinks=True, dirs_exist_ok=True)
         (target / ".complete").write_text(f"{version}\n{file_sha256(archives[0])}\n")
     return f"{version}, {_size(target)}, fetched"
 

@@ -36,6 +36,7 @@ class Index:
         elif command[0] == "dpkg-deb":
             (Path(command[-1]) / "usr/share/man/man1").mkdir(parents=True)
             (Path(command[-1]) / "usr/share/man/man1/x.1.gz").write_bytes(b"page")
+            (Path(command[-1]) / "usr/bin").mkdir()
         return subprocess.CompletedProcess(command, 0, "", "")
 
     @staticmethod
@@ -73,6 +74,7 @@ def test_what_was_fetched_is_scanned_and_only_the_wanted_files_are_kept(tmp_path
     assert sources["toy"].archive_sha256 == ARCHIVE.sha256
     assert (sources["manpages"].version, sources["manpages"].kind) == ("1:2.0-1", "deb")
     assert not (tmp_path / "toy-1.0/setup.py").exists()
+    assert not (tmp_path / "deb-manpages/usr/bin").exists()
     pip = next(command for command in index.commands if "pip" in command)
     assert {"--require-hashes", "--no-deps"} <= set(pip)
 
