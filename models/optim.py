@@ -28,6 +28,7 @@ class OptimConfig:
 
     learning_rate: float
     embedding_learning_rate: float
+    router_learning_rate: float | None = None  # routers, norms and biases; None = `learning_rate`
     weight_decay: float = 0.1
     momentum: float = 0.95
     betas: tuple[float, float] = (0.9, 0.95)
@@ -143,9 +144,11 @@ def _group_key(model: nn.Module, name: str, param: nn.Parameter, config: OptimCo
     if is_hidden and config.use_muon:
         parts = _row_parts(model, name, param)
         return "muon", parts, config.learning_rate, config.weight_decay, tuple(param.shape[-2:])
-    is_embedding = is_matrix and ("embed" in name or "lm_head" in name)
-    peak_lr = config.embedding_learning_rate if is_embedding else config.learning_rate
-    return "adamw", None, peak_lr, config.weight_decay if is_matrix and not is_embedding else 0.0
+    if is_matrix and ("embed" in name or "lm_head" in name):
+        return "adamw", None, config.embedding_learning_rate, 0.0
+    is_small = not is_hidden and config.router_learning_rate is not None
+    peak_lr = config.router_learning_rate if is_small else config.learning_rate
+    return "adamw", None, peak_lr, config.weight_decay if is_matrix else 0.0
 
 
 def _row_parts(model: nn.Module, name: str, param: nn.Parameter) -> tuple[int, ...]:

@@ -62,15 +62,18 @@ class ObjectiveRatios(StageModel):
 class Optimization(StageModel):
     """Optimizer and schedules."""
 
-    learning_rate: PositiveFloat = Field(default=0.02, description="peak, Muon matrices and everything small")
-    embedding_learning_rate: PositiveFloat = Field(default=0.01, description="peak, embedding and head")
+    learning_rate: PositiveFloat = Field(default=0.01, description="peak, hidden matrices")
+    embedding_learning_rate: PositiveFloat = Field(default=0.02, description="peak, embedding and head")
+    router_learning_rate: PositiveFloat = Field(default=0.003, description="peak, routers and norms")
     weight_decay: NonNegativeFloat = Field(default=0.1, description="decoupled, hidden matrices only")
     use_muon: bool = Field(default=True, description="Muon for hidden matrices; false = AdamW for everything")
     warmup_ratio: float = Field(default=0.05, ge=0, lt=1, description="share of the training tokens, 0-1")
     min_learning_rate_ratio: float = Field(default=0.05, ge=0, le=1, description="end of the cosine, 0-1 of the peak")
     max_grad_norm: PositiveFloat = Field(default=1.0, description="gradient norm above which it is scaled down")
     balance_loss_weight: NonNegativeFloat = Field(default=1e-4, description="sequence balance loss, as GLM-4.5")
-    bias_update_rate: NonNegativeFloat = Field(default=1e-3, description="step of the loss-free balance bias")
+    bias_update_rate: NonNegativeFloat = Field(
+        default=0.02, description="step of the loss-free balance bias; GLM-4.5 has 1e-3 over a million times more steps"
+    )
     bias_active_ratio: float = Field(default=0.8, ge=0, le=1, description="share of training after which it is 0")
 
 
@@ -241,6 +244,7 @@ def _build_trainer(
         OptimConfig(
             learning_rate=optimization.learning_rate,
             embedding_learning_rate=optimization.embedding_learning_rate,
+            router_learning_rate=optimization.router_learning_rate,
             weight_decay=optimization.weight_decay,
             use_muon=optimization.use_muon,
         ),

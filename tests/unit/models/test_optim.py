@@ -69,6 +69,17 @@ def test_the_learning_rate_of_every_group_follows_the_factor():
     assert {group["lr"] for group in optimizer.param_groups} == {0.005, 0.0015}
 
 
+def test_routers_and_norms_may_have_a_learning_rate_of_their_own():
+    model = tiny_model()
+    config = OptimConfig(learning_rate=0.01, embedding_learning_rate=0.02, router_learning_rate=0.003)
+    peak_of = {
+        id(p): group["peak_lr"] for group in build_optimizer(model, config).param_groups for p in group["params"]
+    }
+    for name, param in model.named_parameters():
+        expected = 0.02 if "embed" in name else 0.003 if "router" in name or param.ndim == 1 else 0.01
+        assert peak_of[id(param)] == expected, name
+
+
 def test_a_model_without_trainable_parameters_is_refused():
     model = tiny_model().requires_grad_(False)
     with pytest.raises(ValueError, match="want a trainable parameter, got none"):
