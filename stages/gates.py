@@ -16,6 +16,7 @@ from stages.contract import StageModel
 
 MODEL_NAMES = ("base", "sft", "ppo", "int8", "int4")
 Items = Mapping[str, float | str]
+_MIN_STDERR = 1e-9  # equal differences everywhere, none at all among them, have a standard error of 0
 
 
 class EvaluationFile(BaseModel):
@@ -213,7 +214,7 @@ def _alignment(
         "standard errors",
         value=gain,
         bound="above",
-        threshold=limits.min_ppo_reward_gain_stderr * stderr,
+        threshold=limits.min_ppo_reward_gain_stderr * max(stderr, _MIN_STDERR),
     )
     gain, stderr = paired_gain(ppo.items.get("is_correct", {}), sft.items.get("is_correct", {}))
     yield Gate(
