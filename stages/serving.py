@@ -127,8 +127,12 @@ def run(directory: Path, host: str, port: int, name: str, threads: int) -> int:
         except (OSError, ValueError, KeyError) as error:
             _complain(f"model {directory}: want a model directory, got {error}")
             return EXIT_BAD_SPEC
-        serve(create_app(engine), listener, lambda: _tell(READY_PREFIX + url_of(listener)))
+        serve(create_app(engine), listener, lambda: _tell(_ready_lines(url_of(listener), name)))
     return EXIT_DONE
+
+
+def _ready_lines(url: str, name: str) -> str:
+    return f"{READY_PREFIX}{url}\nOpenAI base URL {url}/v1, model {name!r}; Ctrl-C stops"
 
 
 def _tell(line: str) -> None:

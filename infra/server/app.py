@@ -14,7 +14,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
-from infra.server.errors import ApiError, answer_api_error, answer_http_error, answer_validation_error
+from infra.server.errors import (
+    ApiError,
+    answer_api_error,
+    answer_http_error,
+    answer_unexpected,
+    answer_validation_error,
+)
 from infra.server.protocol import Sampling, TextEngine
 from infra.server.requests import ChatRequest, CompletionRequest, SamplingRequest
 from infra.server.responses import END_OF_STREAM, AnswerForm, ChatForm, CompletionForm, Head, sse, usage
@@ -39,6 +45,7 @@ def create_app(engine: TextEngine, max_waiting: int = MAX_WAITING) -> FastAPI:
     app.add_exception_handler(ApiError, answer_api_error)
     app.add_exception_handler(RequestValidationError, answer_validation_error)
     app.add_exception_handler(HTTPException, answer_http_error)
+    app.add_exception_handler(Exception, answer_unexpected)
     _add_status_routes(app, worker)
     _add_completion_routes(app, worker)
     return app

@@ -65,6 +65,11 @@ async def answer_validation_error(request: Request, error: Exception) -> JSONRes
     return await answer_api_error(request, of_validation(error))
 
 
+async def answer_unexpected(request: Request, error: Exception) -> JSONResponse:
+    """Exception handler for everything else; the server logs the traceback."""
+    return await answer_api_error(request, ApiError(f"server: {type(error).__name__}", status=500, code="unexpected"))
+
+
 async def answer_http_error(request: Request, error: Exception) -> JSONResponse:
     """Exception handler for unknown paths and methods."""
     assert isinstance(error, HTTPException)

@@ -30,16 +30,26 @@ def _only(neutral: Any, advice: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
+def _encodable(value: Any) -> Any:
+    """JSON can spell half of a surrogate pair, which is no text."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"want Unicode text, got half a surrogate pair at character {error.start}") from error
+    return value
+
+
 def _joined_text(content: Any) -> Any:
     """Content is text, or a list of text parts."""
     if not isinstance(content, list):
-        return content
+        return _encodable(content)
     texts = []
     for part in content:
         if not (isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str)):
             raise ValueError(f"want text or a list of {{'type': 'text', 'text': ...}} parts, got {_shown(part)}")
         texts.append(part["text"])
-    return "".join(texts)
+    return _encodable("".join(texts))
 
 
 def _stop_strings(value: Any) -> tuple[str, ...]:
@@ -57,7 +67,7 @@ def _one_prompt(value: Any) -> Any:
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str | list):
         value = value[0]
     if isinstance(value, str):
-        return value
+        return _encodable(value)
     if isinstance(value, list) and value and all(type(item) is int for item in value):
         return tuple(value)
     raise ValueError(f"want one text or one list of token ids, got {_shown(value)}; send one request for each prompt")

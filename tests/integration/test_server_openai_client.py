@@ -35,6 +35,7 @@ def client_of(process: subprocess.Popen) -> openai.OpenAI:
     line = process.stdout.readline()
     assert line.startswith(READY_PREFIX), line
     url = line.removeprefix(READY_PREFIX).strip()
+    assert f"OpenAI base URL {url}/v1" in process.stdout.readline()
     return openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0, timeout=60)
 
 

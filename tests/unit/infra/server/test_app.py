@@ -130,6 +130,27 @@ def test_what_is_not_json_is_refused(client: TestClient):
     assert "body: " in error_of(client, "/v1/completions", [1])["message"]
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a\ud800"}]}, "messages[0].content"),
+        ("/v1/completions", {"prompt": "\ud800"}, "prompt"),
+    ],
+)
+def test_half_a_surrogate_pair_is_refused(client: TestClient, path: str, body: dict, param: str):
+    text = json.dumps({"model": "scripted"} | body)
+    response = client.post(path, content=text, headers={"content-type": "application/json"})
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == param
+    assert "want Unicode text, got half a surrogate pair" in response.json()["error"]["message"]
+
+
+def test_a_bug_is_answered_in_the_same_shape(engine: ScriptedEngine):
+    engine.encode_text = None
+    with TestClient(create_app(engine), raise_server_exceptions=False) as client:
+        assert error_of(client, "/v1/completions", TEXT, status=500)["message"] == "server: TypeError"
+
+
 def test_an_unknown_model_is_not_found(client: TestClient):
     error = error_of(client, "/v1/completions", TEXT | {"model": "other"}, status=404)
     assert (error["code"], error["param"]) == ("model_not_found", "model")
