@@ -10,6 +10,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from flows.headline import short_duration, short_number
 
 PLAIN_INTERVAL_S = 15.0
+WARNING = "warning: "  # how a line of a stage's log begins that everybody should see
+MAX_WARNINGS = 20  # shown of one stage
 
 
 class Console(Protocol):
@@ -51,12 +53,35 @@ class Pace:
         return f"{text}, {short_number(per_s)}/s, {short_duration((total - done) / per_s)} left"
 
 
+class ShownLines:
+    """Which lines of a stage's log are shown: all where that was asked for, else its first warnings."""
+
+    def __init__(self, *, shows_log: bool) -> None:
+        self._shows_log = shows_log
+        self._num_warnings = 0
+
+    def begin(self) -> None:
+        """Another stage."""
+        self._num_warnings = 0
+
+    def shown(self, text: str) -> str | None:
+        """The line as it is shown, or None."""
+        if self._shows_log:
+            return text
+        if not text.startswith(WARNING):
+            return None
+        self._num_warnings += 1
+        if self._num_warnings > MAX_WARNINGS:
+            return None
+        return text if self._num_warnings < MAX_WARNINGS else f"{text} (any further warnings stand in the stage's log)"
+
+
 class PlainConsole:
     """Plain lines, the progress every quarter of a minute."""
 
     def __init__(self, stream: TextIO | None = None, *, shows_log: bool = False) -> None:
         self._stream = stream or sys.stdout
-        self._shows_log = shows_log
+        self._lines = ShownLines(shows_log=shows_log)
         self._label, self._pace, self._shown_at = "", Pace(), 0.0
 
     def note(self, text: str) -> None:
@@ -64,11 +89,12 @@ class PlainConsole:
 
     def begin(self, label: str, position: int, num_stages: int) -> None:
         self._label, self._pace, self._shown_at = label, Pace(), time.monotonic()
+        self._lines.begin()
         self.note(f"[{position:2}/{num_stages}] {label} ...")
 
     def line(self, text: str) -> None:
-        if self._shows_log:
-            self.note(f"    {self._label}: {text}")
+        if (shown := self._lines.shown(text)) is not None:
+            self.note(f"    {self._label}: {shown}")
 
     def progress(self, done: float, total: float, unit: str) -> None:
         text = self._pace.describe(done, total, unit)
@@ -87,7 +113,7 @@ class BarConsole:
     """A bar for the stage that runs, a line for each that has ended."""
 
     def __init__(self, *, shows_log: bool = False) -> None:
-        self._shows_log = shows_log
+        self._lines = ShownLines(shows_log=shows_log)
         self._rich = RichConsole(highlight=False)
         self._bars = Progress(
             TextColumn("{task.description}"),
@@ -106,12 +132,13 @@ class BarConsole:
 
     def begin(self, label: str, position: int, num_stages: int) -> None:
         self._remove_bar()
+        self._lines.begin()
         self._pace = Pace()
         self._bar = self._bars.add_task(f"[{position:2}/{num_stages}] {label}".replace("[", "\\["), total=None, pace="")
 
     def line(self, text: str) -> None:
-        if self._shows_log:
-            self.note(f"    {text}")
+        if (shown := self._lines.shown(text)) is not None:
+            self.note(f"    {shown}")
 
     def progress(self, done: float, total: float, unit: str) -> None:
         if self._bar is not None:

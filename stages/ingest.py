@@ -121,7 +121,7 @@ def _take(files: list[tuple[Source, SourceFile]], config: IngestConfig, ctx: Sta
         try:
             documents = list(_documents(source, file, read_file(path, file.reader, file.path)))
         except UnreadableError as error:
-            ctx.log(f"warning: {path}: skipped, {error}; want UTF-8 text")
+            ctx.log(f"warning: {path}: skipped, {error}; make it UTF-8 text or remove it")
             taken.files_skipped[str(error)] += 1
             continue
         if file.reader.startswith("review"):

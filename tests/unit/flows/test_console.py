@@ -51,6 +51,29 @@ def test_the_log_is_shown_when_it_is_asked_for():
     assert "    dedup: pass 2\n" in stream.getvalue()
 
 
+def test_a_stages_first_warnings_are_always_shown():
+    stream = io.StringIO()
+    plain = PlainConsole(stream)
+    for _ in range(2):
+        plain.begin("ingest", 1, 1)
+        for i in range(console.MAX_WARNINGS + 5):
+            plain.line("a line of the log")
+            plain.line(f"warning: {i}.txt: skipped")
+    shown = [line for line in stream.getvalue().splitlines() if "warning: " in line]
+    assert len(shown) == 2 * console.MAX_WARNINGS
+    assert shown[0] == "    ingest: warning: 0.txt: skipped"
+    assert shown[-1].endswith("(any further warnings stand in the stage's log)")
+    assert "a line of the log" not in stream.getvalue()
+
+
+def test_bars_show_warnings_too(capsys: pytest.CaptureFixture[str]):
+    bars = BarConsole()
+    bars.begin("ingest", 1, 1)
+    bars.line("warning: [x].txt: skipped")
+    bars.close()
+    assert "warning: [x].txt: skipped" in capsys.readouterr().out
+
+
 def test_bars_end_as_one_line_a_stage(capsys: pytest.CaptureFixture[str]):
     bars = BarConsole()
     bars.begin("dedup [x]", 1, 2)

@@ -86,7 +86,7 @@ def test_odd_files_are_skipped_named_and_counted(bench: Ingested, tmp_path: Path
     }
     warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")]
     assert len(warnings) == len(odd)
-    assert f"warning: {folder}/latin.txt: skipped, not_utf8; want UTF-8 text" in warnings
+    assert f"warning: {folder}/latin.txt: skipped, not_utf8; make it UTF-8 text or remove it" in warnings
 
 
 def test_a_broken_row_is_refused_with_its_file_and_line(bench: Ingested, tmp_path: Path):
