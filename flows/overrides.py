@@ -93,7 +93,11 @@ def _json_or_text(text: str) -> Any:
 
 
 def _problems(error: ValidationError) -> str:
-    return "; ".join(
-        f"{'.'.join(map(str, item['loc']))}: {item['msg']}, got {str(item['input'])[:60]!r}".removeprefix(": ")
-        for item in error.errors(include_url=False)
-    )
+    return "; ".join(_problem(item["loc"], item["msg"], item["input"]) for item in error.errors(include_url=False))
+
+
+def _problem(place: tuple[int | str, ...], message: str, value: Any) -> str:
+    """Our own validators name the field and the value themselves."""
+    ours = message.removeprefix("Value error, ")
+    where = f"{'.'.join(map(str, place))}: " if place else ""
+    return where + ours if ours != message else f"{where}{message}, got {str(value)[:60]!r}"

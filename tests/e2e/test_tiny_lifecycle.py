@@ -78,6 +78,8 @@ def first(home: Path) -> dict[str, Any]:
 
 def test_every_stage_runs_and_the_model_learns(first: dict[str, Any], home: Path):
     assert not any(stage["cached"] for stage in first["stages"])
+    assert first["gates_passed"] is True
+    assert len(first["stages"]) == 19 and len(first["quantized"]) == 2
     headlines = {stage["label"]: stage["headline"] for stage in first["stages"]}
     assert headlines["pretrain"]["after"] < headlines["pretrain"]["before"]
     assert Path(first["report"]).read_text().count("<svg") > 3

@@ -9,6 +9,7 @@ import pytest
 from flows.plan import SOURCES, Step
 from flows.recipes import RECIPES
 from infra.artifacts import SourceManifest
+from infra.errors import BadSpecError
 from stages import STAGE_NAMES, load_stage
 
 ALL = pytest.mark.parametrize("name", RECIPES)
@@ -60,9 +61,17 @@ def test_every_config_is_the_config_of_its_stage(name: str):
 
 @ALL
 def test_a_setting_is_changed_in_its_stage_only(name: str):
-    before, after = RECIPES[name](), RECIPES[name]().changed(["pack.heldout_ratio=0.25"])
-    assert after.pack.heldout_ratio == 0.25
+    before, after = RECIPES[name](), RECIPES[name]().changed(["pack.max_heldout_bytes=25"])
+    assert after.pack.max_heldout_bytes == 25
     assert after.model_copy(update={"pack": before.pack}) == before
+
+
+@ALL
+def test_every_stage_holds_out_the_same_documents(name: str):
+    both = ["pack.heldout_ratio=0.25", "instructions.heldout_ratio=0.25"]
+    assert RECIPES[name]().changed(both).instructions.heldout_ratio == 0.25
+    with pytest.raises(BadSpecError, match=r"--set: instructions.heldout_ratio: want that of pack \(0.25\), got 0.05;"):
+        RECIPES[name]().changed(both[:1])
 
 
 def test_recipes_differ():
