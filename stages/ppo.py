@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from infra.artifacts import Instructions, Model, RewardModel
 from infra.errors import BadSpecError
@@ -65,6 +65,18 @@ class PpoConfig(StageModel):
     sft_batch_size: PositiveInt = Field(default=16, description="conversations in the SFT loss of one step")
     max_grad_norm: PositiveFloat = Field(default=1.0, description="gradient norm above which it is scaled down")
     num_heldout_prompts: PositiveInt = Field(default=300, description="held-out prompts for reward and accuracy")
+
+    @model_validator(mode="after")
+    def _every_step_has_answers(self) -> "PpoConfig":
+        num_answers = self.sampling.prompts_per_iteration * self.sampling.samples_per_prompt
+        num_batches = -(-num_answers // self.micro_batch_size)
+        if self.steps_per_epoch > num_batches:
+            raise ValueError(
+                f"steps_per_epoch: want at most the micro-batches of an iteration ({num_answers} answers, "
+                f"{self.micro_batch_size} at a time: {num_batches}), got {self.steps_per_epoch}; lower it or "
+                f"micro_batch_size"
+            )
+        return self
 
 
 class PpoInputs(StageModel):

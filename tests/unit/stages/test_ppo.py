@@ -89,3 +89,8 @@ def test_prompts_that_are_all_too_long_are_refused(inputs):
     short = CONFIG.model_copy(update={"sampling": Sampling(max_prompt_tokens=3)})
     with pytest.raises(BadSpecError, match="want held-out prompts of at most 3 tokens, got none of 12"):
         STAGE.run(short, given, context(root, "f", STAGE))
+
+
+def test_more_steps_than_micro_batches_are_refused():
+    with pytest.raises(ValueError, match=r"steps_per_epoch: want at most the micro-batches .* 2\), got 3; lower it"):
+        PpoConfig(steps_per_epoch=3, micro_batch_size=16, sampling=Sampling(prompts_per_iteration=16))
