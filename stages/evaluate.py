@@ -6,9 +6,7 @@ Speed is a metric only: it never enters the artifact.
 """
 
 import hashlib
-import json
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field, PositiveInt
 
@@ -20,9 +18,9 @@ from stages.benchmarks.instructions import InstructionAccuracy
 from stages.benchmarks.perplexity import Perplexity
 from stages.benchmarks.reward import MeanReward
 from stages.contract import Headline, Stage, StageContext, StageModel
+from stages.evaluation_file import EvaluatedModel, EvaluationFile, write_evaluation
 from stages.subject import Subject
 
-EVALUATION_NAME, ITEMS_NAME = "evaluation.json", "items.json"
 TOKENIZER_NAME, TEMPLATE_NAME = "tokenizer.json", "chat_template.jinja"
 
 
@@ -75,18 +73,16 @@ def run(config: EvaluateConfig, inputs: EvaluateInputs, ctx: StageContext) -> Ev
     if subject.generation_s > 0:
         num_tokens = sum(one.num_tokens for one in subject.judged)
         ctx.log_metric("eval/tokens_per_s", num_tokens / subject.generation_s)
-    about = {
-        "model": inputs.model.digest,
-        "kind": inputs.model.kind,
-        "reward_model": inputs.reward_model.digest if inputs.reward_model else None,
-        "tokenizer_sha256": _sha256(directory / TOKENIZER_NAME),
-        "template_sha256": _sha256(directory / TEMPLATE_NAME),
-        "metrics": metrics,
-    }
+    about = EvaluationFile(
+        model=inputs.model.digest,
+        kind=inputs.model.kind,
+        reward_model=inputs.reward_model.digest if inputs.reward_model else None,
+        tokenizer_sha256=_sha256(directory / TOKENIZER_NAME),
+        template_sha256=_sha256(directory / TEMPLATE_NAME),
+        metrics=metrics,
+    )
     target = ctx.scratch / "evaluation"
-    target.mkdir()
-    write_json(target / EVALUATION_NAME, about)
-    write_json(target / ITEMS_NAME, items)
+    write_evaluation(target, EvaluatedModel(about, items))
     return EvaluateOutputs(evaluation=ctx.store.put(target, Evaluation))
 
 
@@ -121,11 +117,6 @@ def _subject(config: EvaluateConfig, inputs: EvaluateInputs, ctx: StageContext) 
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def write_json(path: Path, value: Any) -> None:
-    """JSON with sorted keys: the same value gives the same bytes."""
-    path.write_text(json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 STAGE = Stage(

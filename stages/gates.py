@@ -5,30 +5,17 @@ standard error of that mean.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from infra.errors import BadSpecError
-from stages.benchmarks.base import mean_and_stderr
 from stages.contract import StageModel
+from stages.evaluation_file import EvaluatedModel, Items
+from stages.means import mean_and_stderr
 
 MODEL_NAMES = ("base", "sft", "ppo", "int8", "int4")
-Items = Mapping[str, float | str]
 _MIN_STDERR = 1e-9  # equal differences everywhere, none at all among them, have a standard error of 0
-
-
-class EvaluationFile(BaseModel):
-    """`evaluation.json` of an evaluation artifact."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    model: str
-    kind: str
-    reward_model: str | None
-    tokenizer_sha256: str
-    template_sha256: str
-    metrics: dict[str, float]
 
 
 class RewardModelQuality(BaseModel):
@@ -37,23 +24,6 @@ class RewardModelQuality(BaseModel):
     model_config = ConfigDict(frozen=True)
     accuracy: float
     length_baseline_accuracy: float
-
-
-@dataclass(frozen=True)
-class EvaluatedModel:
-    """One model's evaluation artifact, read."""
-
-    about: EvaluationFile
-    items: Mapping[str, Items]
-
-    def metric(self, name: str) -> float:
-        """One figure. Raises BadSpecError if the evaluation did not measure it."""
-        if name not in self.about.metrics:
-            raise BadSpecError(
-                f"evaluation of {self.about.kind}:{self.about.model[:12]}: want the metric {name!r}, got none; "
-                "evaluate with the benchmark that measures it"
-            )
-        return self.about.metrics[name]
 
 
 class GateThresholds(StageModel):

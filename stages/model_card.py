@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from stages.card_facts import DataFacts, ModelFacts
-from stages.gates import EvaluatedModel, Gate
+from stages.evaluation_file import EvaluatedModel
+from stages.gates import Gate
 
 TEMPLATE = "model_card.md.jinja"
 _ARCHITECTURE = (

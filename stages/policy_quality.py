@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stages.answers import accuracy_of, evenly, judge
+from stages.means import mean_and_stderr
 from stages.records import Instruction
 from stages.rewards.base import Answer, Reward, RewardTools
 
@@ -72,9 +73,4 @@ def quality_of(
 
 def paired_gain(before: Sequence[float], after: Sequence[float]) -> tuple[float, float]:
     """(mean difference, its standard error): a prompt's difficulty cancels out."""
-    differences = [b - a for a, b in zip(before, after, strict=True)]
-    mean = math.fsum(differences) / len(differences)
-    if len(differences) < 2:
-        return mean, 0.0
-    variance = math.fsum((value - mean) ** 2 for value in differences) / (len(differences) - 1)
-    return mean, math.sqrt(variance / len(differences))
+    return mean_and_stderr([b - a for a, b in zip(before, after, strict=True)])

@@ -23,8 +23,8 @@ from infra.artifacts import (
 )
 from infra.errors import BadSpecError
 from stages.contract import Headline, Stage, StageContext, StageModel
-from stages.evaluate import EVALUATION_NAME, ITEMS_NAME, write_json
-from stages.gates import EvaluatedModel, EvaluationFile, Gate, GateThresholds, RewardModelQuality, agreement, judge
+from stages.evaluation_file import EVALUATION_NAME, EvaluatedModel, read_evaluation, write_json
+from stages.gates import Gate, GateThresholds, RewardModelQuality, agreement, judge
 
 CARD_NAME, GATES_NAME, METRICS_NAME = "README.md", "gates.json", "metrics.json"
 
@@ -66,7 +66,9 @@ class ReleaseOutputs(StageModel):
 
 def run(config: ReleaseConfig, inputs: ReleaseInputs, ctx: StageContext) -> ReleaseOutputs:
     """Judge, then write the card."""
-    models = {name: _read(ctx, getattr(inputs.evaluations, name)) for name in Evaluations.model_fields}
+    models = {
+        name: read_evaluation(ctx.store.get(getattr(inputs.evaluations, name))) for name in Evaluations.model_fields
+    }
     _check_subjects(inputs, models)
     reward_model = _reward_model_quality(ctx.store.get(inputs.reward_model))
     gates = judge(config.gates, models, reward_model)
@@ -80,12 +82,6 @@ def run(config: ReleaseConfig, inputs: ReleaseInputs, ctx: StageContext) -> Rele
     (target / CARD_NAME).write_text(_card(inputs, ctx, models, gates), encoding="utf-8")
     _log(ctx, passed, gates, models)
     return ReleaseOutputs(release=ctx.store.put(target, Release))
-
-
-def _read(ctx: StageContext, ref: Evaluation) -> EvaluatedModel:
-    directory = ctx.store.get(ref)
-    about = EvaluationFile.model_validate_json((directory / EVALUATION_NAME).read_bytes())
-    return EvaluatedModel(about, json.loads((directory / ITEMS_NAME).read_text(encoding="utf-8")))
 
 
 def _check_subjects(inputs: ReleaseInputs, models: dict[str, EvaluatedModel]) -> None:

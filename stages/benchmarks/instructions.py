@@ -6,7 +6,8 @@ the most frequent answer does not pass for one that reads.
 
 from typing import Literal
 
-from stages.benchmarks.base import Benchmark, Measurement, mean_and_stderr
+from stages.benchmarks.base import Benchmark, Measurement
+from stages.means import mean_and_stderr
 from stages.subject import Subject
 
 

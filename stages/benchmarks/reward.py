@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from stages.benchmarks.base import Benchmark, Measurement, mean_and_stderr
+from stages.benchmarks.base import Benchmark, Measurement
+from stages.means import mean_and_stderr
 from stages.subject import Subject
 
 if TYPE_CHECKING:

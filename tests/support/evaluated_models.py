@@ -1,6 +1,7 @@
 """Evaluations of five models with known figures: every gate passes, by a known margin."""
 
-from stages.gates import MODEL_NAMES, EvaluatedModel, EvaluationFile
+from stages.evaluation_file import EvaluatedModel, EvaluationFile
+from stages.gates import MODEL_NAMES
 
 NUM_ITEMS = 300
 ACCURACY = {"base": 0.0, "sft": 0.5, "ppo": 0.6, "int8": 0.6, "int4": 0.57}

@@ -9,7 +9,6 @@ import pytest
 from infra.artifacts import Instructions, Model, RewardModel, Tokens
 from infra.errors import BadSpecError
 from infra.store import LocalStore
-from stages.benchmarks.base import mean_and_stderr
 from stages.contract import StageContext
 from stages.evaluate import STAGE, EvaluateConfig, EvaluateInputs
 from stages.execution import read_history
@@ -81,8 +80,3 @@ def test_the_inputs_take_a_full_or_a_quantized_model_and_nothing_else():
         assert EvaluateInputs.model_validate({"model": {"kind": kind, **ref}, **others}).model.kind == kind
     with pytest.raises(ValueError, match="does not match any of the expected tags"):
         EvaluateInputs.model_validate({"model": {"kind": "tokens", **ref}, **others})
-
-
-def test_the_standard_error_is_that_of_a_mean():
-    assert mean_and_stderr([1.0, 2.0, 3.0]) == (2.0, pytest.approx((1 / 3) ** 0.5))
-    assert mean_and_stderr([4.0]) == (4.0, 0.0)

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from infra.errors import BadSpecError
+from stages.evaluation_file import EvaluatedModel
 from stages.gates import (
-    EvaluatedModel,
     GateThresholds,
     RewardModelQuality,
     agreement,

@@ -1,6 +1,7 @@
 """Laws of the release stage."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ from infra.artifacts import DedupedCorpus, Evaluation, Instructions, Model, Quan
 from infra.errors import BadSpecError
 from infra.store import LocalStore
 from stages.contract import StageContext
-from stages.evaluate import write_json
+from stages.evaluation_file import EvaluatedModel, write_evaluation
 from stages.execution import read_history
-from stages.gates import MODEL_NAMES, EvaluatedModel
+from stages.gates import MODEL_NAMES
 from stages.release import STAGE, Evaluations, ReleaseConfig, ReleaseInputs
 from tests.support.evaluated_models import all_evaluated
 from tests.support.tiny_release import (
@@ -31,12 +32,10 @@ def context(tmp_path: Path, name: str) -> StageContext:
 
 
 def put_evaluation(store: LocalStore, directory: Path, model: EvaluatedModel, ref: Model | QuantizedModel | None):
-    directory.mkdir(parents=True)
-    about = model.about.model_dump()
     if ref is not None:
-        about |= {"model": ref.digest, "kind": ref.kind}
-    write_json(directory / "evaluation.json", about)
-    write_json(directory / "items.json", model.items)
+        about = model.about.model_copy(update={"model": ref.digest, "kind": ref.kind})
+        model = replace(model, about=about)
+    write_evaluation(directory, model)
     return store.put(directory, Evaluation)
 
 
