@@ -119,11 +119,12 @@ def _gates(records: Records) -> Section:
         if record.stage != "release":
             continue
         for name, passed in _with_prefix(record.metrics, "release/gate_passed/"):
-            value, threshold = (record.metrics.get(f"release/gate_{kind}/{name}") for kind in ("value", "threshold"))
-            shown = [number(x) if x is not None else "-" for x in (value, threshold)]
-            rows.append((name.replace("_", " "), *shown, "passed" if passed else "failed"))
+            value, threshold = (record.metrics[f"release/gate_{kind}/{name}"] for kind in ("value", "threshold"))
+            bound = "at most" if record.metrics.get(f"release/gate_is_maximum/{name}") else "at least"
+            verdict = "passed" if passed else "failed"
+            rows.append((name.replace("_", " "), number(value), f"{bound} {number(threshold)}", verdict))
     about = "What the model had to show before it was registered. A failed gate keeps it out of the registry."
-    tables = _tables(Table(("gate", "measured", "wanted", "verdict"), rows, number_columns=(1, 2)))
+    tables = _tables(Table(("gate", "measured", "wanted", "verdict"), rows, number_columns=(1,)))
     return Section("gates", "Gates", about, tables=tables)
 
 
@@ -171,7 +172,7 @@ def _breakdown(models: Mapping[str, Mapping[str, float]], prefix: str, caption: 
     rows = []
     for label in labels:
         error_name = f"{prefix}{label}".replace(kind, "stderr") if kind else ""
-        rows.append((label.replace("/", ", "), *_cells(models, prefix + label, error_name)))
+        rows.append((label.replace("/", ", ").replace("_", " "), *_cells(models, prefix + label, error_name)))
     return Table(("", *models), rows, caption, (), _numbers(models))
 
 

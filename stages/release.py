@@ -136,6 +136,7 @@ def _log(ctx: StageContext, passed: bool, gates: tuple[Gate, ...], models: dict[
         ctx.log_metric(f"release/gate_passed/{gate.name}", gate.passed)
         ctx.log_metric(f"release/gate_value/{gate.name}", gate.value)
         ctx.log_metric(f"release/gate_threshold/{gate.name}", gate.threshold)
+        ctx.log_metric(f"release/gate_is_maximum/{gate.name}", gate.bound == "at most")
         ctx.log(gate.reason)
     for name in ("int8", "int4"):
         ctx.log_metric(f"release/agreement/{name}", agreement(models["ppo"], models[name]))
@@ -153,6 +154,7 @@ STAGE = Stage(
         "release/gate_passed/*",
         "release/gate_value/*",
         "release/gate_threshold/*",
+        "release/gate_is_maximum/*",
         "release/agreement/*",
     ),
     headline=Headline("gates failed", after="release/gates_failed", higher_is_better=False),

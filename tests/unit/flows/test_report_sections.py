@@ -23,7 +23,7 @@ def test_models_are_named_by_their_run():
 
 def test_every_gate_is_a_row_with_its_verdict():
     table = by_anchor(sections(records(), {}))["gates"].tables[0]
-    assert table.rows == [("int8 cost", "0.001", "0.005", "passed")]
+    assert table.rows == [("int8 cost", "0.001", "at most 0.005", "passed")]
 
 
 def test_the_same_measurement_of_all_models_stands_in_one_row():

@@ -81,6 +81,8 @@ def test_a_model_that_passes_is_released_with_its_card_and_every_figure(tmp_path
     assert "**Release gates: passed.**" in card
     logged = metrics_of(ctx)
     assert (logged["release/passed"], logged["release/gates_failed"]) == (1, 0)
+    assert logged["release/gate_is_maximum/int4_perplexity_cost"] == 1
+    assert logged["release/gate_is_maximum/sft_accuracy_gain"] == 0
     assert logged["release/agreement/int8"] == pytest.approx(0.6)
 
 
