@@ -1,5 +1,6 @@
 """What a person sees while a lifecycle runs: bars with rate and time left on a terminal, plain lines elsewhere."""
 
+import os
 import sys
 import time
 from typing import Protocol, TextIO
@@ -10,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from flows.headline import short_duration, short_number
 
 PLAIN_INTERVAL_S = 15.0
+PAGE_CHARS = 200
 WARNING = "warning: "  # how a line of a stage's log begins that everybody should see
 MAX_WARNINGS = 20  # shown of one stage
 
@@ -156,6 +158,12 @@ class BarConsole:
     def close(self) -> None:
         self._remove_bar()
         self._bars.stop()
+
+
+def page() -> RichConsole:
+    """For tables and trees: as wide as the terminal, and wide where nobody wraps lines."""
+    is_fixed = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return RichConsole(highlight=False, width=None if is_fixed else PAGE_CHARS)
 
 
 def open_console(*, is_json: bool, shows_log: bool) -> Console:

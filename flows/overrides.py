@@ -12,6 +12,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from infra.errors import BadSpecError
+from stages.__main__ import describe
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -27,7 +28,7 @@ def apply(recipe: M, texts: Sequence[str]) -> M:
     try:
         return type(recipe).model_validate(values)
     except ValidationError as error:
-        raise BadSpecError(f"--set: {_problems(error)}") from error
+        raise BadSpecError(f"--set: {describe(error)}") from error
 
 
 def _set(model: Any, values: Any, path: list[str], value: str, text: str) -> None:
@@ -82,7 +83,7 @@ def _parsed(text: str, field: FieldInfo | None, whole: str) -> Any:
             return adapter.validate_python(reading)
         except ValidationError as error:
             errors.append(error)
-    raise BadSpecError(f"--set {whole}: {_problems(errors[0])}") from errors[0]
+    raise BadSpecError(f"--set {whole}: {describe(errors[0]).removeprefix('whole file: ')}") from errors[0]
 
 
 def _json_or_text(text: str) -> Any:
@@ -90,14 +91,3 @@ def _json_or_text(text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError:
         return text
-
-
-def _problems(error: ValidationError) -> str:
-    return "; ".join(_problem(item["loc"], item["msg"], item["input"]) for item in error.errors(include_url=False))
-
-
-def _problem(place: tuple[int | str, ...], message: str, value: Any) -> str:
-    """Our own validators name the field and the value themselves."""
-    ours = message.removeprefix("Value error, ")
-    where = f"{'.'.join(map(str, place))}: " if place else ""
-    return where + ours if ours != message else f"{where}{message}, got {str(value)[:60]!r}"

@@ -125,23 +125,38 @@ class Recipe(BaseModel):
         )
 
 
+_TINY_MODEL = ModelSize(
+    hidden_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=4,
+    head_dim=16,
+    num_experts=4,
+    expert_ffn_size=64,
+    max_position_embeddings=512,
+)
+_TINY_GATES = GateThresholds(  # what so little training can show
+    min_unigram_gain_ratio=0.02,
+    min_sft_accuracy_gain=-1.0,
+    min_tasks_above_constant=0,
+    min_reward_model_accuracy=0.0,
+    min_gain_over_length=-1.0,
+    min_ppo_reward_gain_stderr=-100.0,
+    max_ppo_accuracy_drop_stderr=100.0,
+    max_int8_perplexity_cost=0.02,
+    max_int4_perplexity_cost=0.20,
+    max_int8_accuracy_drop=1.0,
+    max_int4_accuracy_drop=1.0,
+)
+
+
 def demo() -> Recipe:
     """A small chat model from real text, on two cores in a quarter of an hour."""
     return Recipe()
 
 
 def tiny() -> Recipe:
-    """Every stage in its smallest form, to try the whole chain; its gates only ask for what so little can show."""
-    model = ModelSize(
-        hidden_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        head_dim=16,
-        num_experts=4,
-        expert_ffn_size=64,
-        max_position_embeddings=512,
-    )
+    """Every stage in its smallest form, to try the whole chain in minutes."""
     return Recipe(
         ingest=IngestConfig(
             max_domain_bytes={"api": 500_000, "doc": 300_000, "code": 150_000, "review": 300_000, "manual": 150_000}
@@ -149,7 +164,7 @@ def tiny() -> Recipe:
         tokenizer=TokenizerConfig(vocab_size=1024, max_train_bytes=500_000),
         pack=PackConfig(max_heldout_bytes=20_000),
         pretrain=PretrainConfig(
-            model=model,
+            model=_TINY_MODEL,
             train_tokens=60_000,
             sequence_tokens=256,
             rows_per_step=8,
@@ -176,21 +191,7 @@ def tiny() -> Recipe:
             max_items_per_task=5,
             max_new_tokens=8,
         ),
-        release=ReleaseConfig(
-            gates=GateThresholds(
-                min_unigram_gain_ratio=0.02,
-                min_sft_accuracy_gain=-1.0,
-                min_tasks_above_constant=0,
-                min_reward_model_accuracy=0.0,
-                min_gain_over_length=-1.0,
-                min_ppo_reward_gain_stderr=-100.0,
-                max_ppo_accuracy_drop_stderr=100.0,
-                max_int8_perplexity_cost=0.02,
-                max_int4_perplexity_cost=0.20,
-                max_int8_accuracy_drop=1.0,
-                max_int4_accuracy_drop=1.0,
-            )
-        ),
+        release=ReleaseConfig(gates=_TINY_GATES),
     )
 
 

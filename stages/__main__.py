@@ -93,11 +93,16 @@ def read_spec(stage: Stage[Any, Any, Any], spec_path: Path) -> tuple[StageModel,
 
 def describe(error: ValidationError) -> str:
     """Every problem of a validation error in one line: `field: what is wrong, got value`."""
-    problems = (
-        f"{'.'.join(str(part) for part in item['loc']) or 'whole file'}: {item['msg']}, got {str(item['input'])[:60]!r}"
-        for item in error.errors(include_url=False)
-    )
-    return "; ".join(problems)
+    return "; ".join(_problem(item["loc"], item["msg"], item["input"]) for item in error.errors(include_url=False))
+
+
+def _problem(place: tuple[int | str, ...], message: str, value: object) -> str:
+    """Our own validators name the field and the value themselves."""
+    ours = message.removeprefix("Value error, ")
+    where = f"{'.'.join(map(str, place))}: " if place else ""
+    if ours != message:
+        return where + ours
+    return f"{where or 'whole file: '}{message}, got {str(value)[:60]!r}"
 
 
 if __name__ == "__main__":

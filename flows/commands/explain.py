@@ -2,8 +2,7 @@
 
 import argparse
 
-from rich.console import Console
-
+from flows.console import page
 from flows.explain import provenance
 from flows.find import find_artifact
 from infra.lineage import Lineage
@@ -16,5 +15,5 @@ def run(args: argparse.Namespace) -> int:
     settings = Settings()
     ref = find_artifact(args.ref, settings)
     tree = provenance(ref, Lineage(settings.resolved_lineage_url()), LocalStore(settings.store_dir))
-    Console(highlight=False, soft_wrap=True).print(tree, markup=False)
+    page().print(tree, markup=False)
     return 0

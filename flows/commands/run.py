@@ -5,7 +5,7 @@ import signal
 import sys
 from contextlib import closing
 
-from flows.console import open_console
+from flows.console import open_console, page
 from flows.plan import until
 from flows.prefect_api import PrefectApi
 from flows.recipes import RECIPES, Recipe
@@ -54,9 +54,7 @@ def _show(summary: Summary, *, is_json: bool) -> None:
     if is_json:
         sys.stdout.write(summary.model_dump_json(indent=2) + "\n")
     else:
-        from rich.console import Console
-
-        print_summary(summary, Console(highlight=False))
+        print_summary(summary, page())
 
 
 def _say_stopped(args: argparse.Namespace, stop: StopSwitch) -> int:

@@ -2,9 +2,9 @@
 
 import argparse
 
-from rich.console import Console
 from rich.table import Table
 
+from flows.console import page
 from flows.headline import short_duration
 from infra.lineage import LifecycleRow, Lineage
 from infra.settings import Settings
@@ -12,7 +12,7 @@ from infra.settings import Settings
 
 def run(args: argparse.Namespace) -> int:
     """Print the table."""
-    settings, console = Settings(), Console(highlight=False)
+    settings, console = Settings(), page()
     rows = Lineage(settings.resolved_lineage_url()).lifecycles(args.limit)
     if not rows:
         console.print(f"no runs in {settings.root}; `glmflow run` makes one", markup=False)

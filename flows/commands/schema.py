@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
+from flows.console import page
 from infra.errors import BadSpecError
 from stages import STAGE_NAMES, load_stage
 
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
         table.add_column(name, overflow="fold")
     for row in field_rows(config, config.get("$defs", {})):
         table.add_row(*row)
-    Console(highlight=False).print(table)
+    page().print(table)
     return 0
 
 
