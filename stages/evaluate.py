@@ -36,7 +36,7 @@ class EvaluateConfig(StageModel):
         default=40, ge=1, description="held-out instructions asked, of each task and language"
     )
     max_items_of: dict[str, PositiveInt] = Field(
-        default={"language/en": 210, "sentiment/zh": 210, "symbol_name/en": 210},
+        default={"language/en": 210, "language/zh": 210, "library/en": 210, "sentiment/zh": 210},
         description="other limits for some `task/lang`: with 200 items a task can count at the release gate",
     )
     max_new_tokens: int = Field(default=20, ge=1, description="longest answer, tokens")

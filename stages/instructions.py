@@ -43,7 +43,7 @@ class InstructionsConfig(StageModel):
         description="the tasks to build",
     )
     heldout_ratio: float = Field(
-        default=0.05, gt=0, lt=1, description="share of documents set aside by document id, 0-1; equal in every stage"
+        default=0.08, gt=0, lt=1, description="share of documents set aside by document id, 0-1; equal in every stage"
     )
 
 

@@ -30,7 +30,7 @@ class PackConfig(StageModel):
     """What is held out."""
 
     heldout_ratio: float = Field(
-        default=0.05, gt=0, lt=1, description="share of documents set aside by document id, 0-1; equal in every stage"
+        default=0.08, gt=0, lt=1, description="share of documents set aside by document id, 0-1; equal in every stage"
     )
     max_heldout_bytes: int = Field(
         default=300_000, ge=1, description="held-out text kept for scoring, in bytes; every domain keeps its share"
