@@ -74,7 +74,7 @@ def write_tokens(directory: Path, num_heldout: int = 6) -> Path:
             token_ids = template.encode_text(text)
             documents.append(TokenDocument(f"{split}-{index}", lang, "doc", len(text.encode()), token_ids))
         writer.add(split, documents)
-    writer.close()
+    writer.close(num_documents_set_aside=2)
     return directory
 
 

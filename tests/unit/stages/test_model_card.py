@@ -30,7 +30,7 @@ def card(reward_model_accuracy: float = 0.7) -> str:
             num_documents=3, num_bytes=4567, licenses=shares, languages=languages, domains=shares, sources=shares,
             num_other_sources=2,
         ),
-        tokens={"train": counts, "heldout": counts},
+        tokens={"train": counts, "heldout": counts, "num_documents_set_aside": 7},
         instructions=(("heading", "en", 800),),
         evaluations=all_evaluated(),
         gates=gates,
@@ -55,6 +55,7 @@ def test_every_part_that_a_reader_needs_is_there():
     assert "language: [en, zh]" in text
     assert "| parameters | 5,000,000 |" in text
     assert "1,234,567 tokens" in text
+    assert "another 7 only keep their instructions out of training" in text
     assert "| heading | en | 800 |" in text
     assert "| heading/en: accuracy | 0 +- 0.02 | 0.5 +- 0.02 |" in text
 
