@@ -115,12 +115,12 @@ def test_the_manifest_names_the_tokenizer(packed: Packed):
 
 
 def test_a_corpus_without_held_out_documents_is_refused(tmp_path: Path):
-    trained_only = [d for d in DOCUMENTS if not is_held_out(d.id, 0.05)][:5]
+    trained_only = [d for d in DOCUMENTS if not is_held_out(d.id, PackConfig().heldout_ratio)][:5]
     with pytest.raises(BadSpecError, match="pack: want at least one held-out document, got none of 5"):
         Packed(tmp_path, trained_only, PackConfig())
 
 
 def test_a_corpus_of_held_out_documents_only_is_refused(tmp_path: Path):
-    heldout_only = [d for d in DOCUMENTS if is_held_out(d.id, 0.05)]
+    heldout_only = [d for d in DOCUMENTS if is_held_out(d.id, PackConfig().heldout_ratio)]
     with pytest.raises(BadSpecError, match="pack: dataset yields 0 steps: want documents to train on"):
         Packed(tmp_path, heldout_only, PackConfig())
