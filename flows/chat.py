@@ -11,9 +11,12 @@ PROMPT = "you> "
 
 
 def chat_loop(
-    url: str, read_line: Callable[[str], str], write: Callable[[str], Any], *, temperature: float | None = None
+    url: str, read_line: Callable[[str], str], write: Callable[[str], Any], *, temperature: float | None = 0.0
 ) -> None:
-    """Talk to the server at `url` until /quit or the end of the input. `read_line` is `input`, or acts like it."""
+    """Talk to the server at `url` until /quit or the end of the input. `read_line` is `input`, or acts like it.
+
+    A small model says its surest answer best, so the temperature is 0; None leaves it to the server.
+    """
     client = ChatClient(url)
     settings = {} if temperature is None else {"temperature": temperature}
     messages: list[dict[str, str]] = []
