@@ -10,7 +10,6 @@ Not covered: machines without /proc (the peak memory and the end of processes in
 """
 
 import json
-import os
 import signal
 import sys
 import time
@@ -23,11 +22,10 @@ from flows.follow import StageFollower, Watcher, tail
 from flows.stop import StopSwitch
 from infra.errors import BadSpecError, GlmflowError, RetryableError, StageFailedError, StopRequestedError
 from infra.lineage import Lineage, StageRecord
-from infra.process import ChildProcess
-from infra.settings import OFFLINE_ENVIRONMENT, Settings
+from infra.process import ChildProcess, child_environment
+from infra.settings import Settings
 from infra.store import LocalStore
 from stages.contract import Stage, StageModel, json_of
-from stages.digests import SOURCE_ROOT
 from stages.execution import StageKey, find_finished
 
 STAGE_COMMAND = (sys.executable, "-P", "-m", "stages")  # -P: a folder `stages` where the user stands is not ours
@@ -131,17 +129,13 @@ class Launcher:
         return code, peak_rss_bytes
 
     def _environment(self) -> dict[str, str]:
-        """The child's environment: ours, the settings spelled out, nothing that leads outside or to a tracker's run."""
-        inherited = {k: v for k, v in os.environ.items() if k != "MLFLOW_RUN_ID"}  # it beats every parent (M2)
-        return {
-            **OFFLINE_ENVIRONMENT,
-            **inherited,
-            "PYTHONPATH": os.pathsep.join([str(SOURCE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
-            "PYTHONUNBUFFERED": "1",
-            "GLMFLOW_HOME": str(self.settings.root),
-            "GLMFLOW_LINEAGE_URL": self.settings.resolved_lineage_url(),
-            "GLMFLOW_THREADS": str(self.settings.threads),
-        }
+        """The settings spelled out, so that the stage means the same home and databases as we do."""
+        return child_environment(
+            PYTHONUNBUFFERED="1",
+            GLMFLOW_HOME=str(self.settings.root),
+            GLMFLOW_LINEAGE_URL=self.settings.resolved_lineage_url(),
+            GLMFLOW_THREADS=str(self.settings.threads),
+        )
 
 
 def cached_result(call: StageCall, key: StageKey, record: StageRecord, wall_s: float) -> StageResult:

@@ -22,7 +22,7 @@ import httpx
 
 from flows.stop import StopSwitch
 from infra.errors import RetryableError, StopRequestedError
-from infra.process import ChildProcess, die_with_parent
+from infra.process import ChildProcess, child_environment, die_with_parent
 from infra.settings import OFFLINE_ENVIRONMENT, Settings
 
 READY_TIMEOUT_S = 300.0
@@ -67,16 +67,11 @@ class PrefectApi:
             listener.set_inheritable(True)
             url = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
             idle = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _IDLE_SERVICES}
+            hidden = {"PREFECT_UI_ENABLED": "false", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
             self._child = ChildProcess(
                 [*_COMMAND, "--fd", str(listener.fileno()), "--lock", str(home / "start.lock")],
                 log_path=self.log_path,
-                environment={
-                    **os.environ,
-                    **idle,
-                    "PREFECT_UI_ENABLED": "false",
-                    "PREFECT__SERVER_EPHEMERAL": "1",
-                    "PREFECT__SERVER_FINAL": "1",
-                },
+                environment=child_environment(**idle, **hidden),
                 pass_fds=(listener.fileno(),),
             )
         return url

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from flows.follow import GrowingFile, tail
 from infra.errors import StageFailedError
-from infra.process import ChildProcess
-from infra.settings import OFFLINE_ENVIRONMENT, Settings
-from stages.digests import SOURCE_ROOT
+from infra.process import ChildProcess, child_environment
+from infra.settings import Settings
 from stages.serving import READY_PREFIX
 
 READY_TIMEOUT_S = 180.0
@@ -24,13 +23,7 @@ def serving_command(model_dir: Path, host: str, port: int) -> list[str]:
 
 def serving_environment(settings: Settings) -> dict[str, str]:
     """The environment of the server process."""
-    paths = [str(SOURCE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {
-        **OFFLINE_ENVIRONMENT,
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(paths),
-        "GLMFLOW_THREADS": str(settings.threads),
-    }
+    return child_environment(GLMFLOW_THREADS=str(settings.threads))
 
 
 class ServerChild:

@@ -14,6 +14,9 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from infra.settings import OFFLINE_ENVIRONMENT
+
+SOURCE_ROOT = Path(__file__).parent.parent
 PARENT_PID_VARIABLE = "GLMFLOW_PARENT_PID"
 TOKEN_VARIABLE = "GLMFLOW_PROCESS_TOKEN"
 EXIT_STOPPED = 143
@@ -117,6 +120,13 @@ def _environment_of(entry: Path) -> list[bytes]:
         return (entry / "environ").read_bytes().split(b"\0")
     except OSError:  # it has ended, or belongs to somebody else
         return []
+
+
+def child_environment(**changes: str) -> dict[str, str]:
+    """What a child of ours gets: our environment, our source tree first, and nothing that leads outside."""
+    inherited = {k: v for k, v in os.environ.items() if k != "MLFLOW_RUN_ID"}  # it beats every parent (M2)
+    paths = [str(SOURCE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**OFFLINE_ENVIRONMENT, **inherited, "PYTHONPATH": os.pathsep.join(paths), **changes}
 
 
 def die_with_parent() -> None:

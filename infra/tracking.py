@@ -5,7 +5,6 @@ and delivered by a process of its own (infra/delivery): the tracker's import, it
 nothing, and what could not be delivered is delivered with the next run.
 """
 
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -15,13 +14,12 @@ from typing import Any, Literal
 
 from infra.journal import JournalReader, JournalWriter
 from infra.lineage import MetricPoint
-from infra.process import ChildProcess
-from infra.settings import OFFLINE_ENVIRONMENT, Settings
+from infra.process import ChildProcess, child_environment
+from infra.settings import Settings
 
 RunStatus = Literal["FINISHED", "FAILED", "KILLED"]
 MAX_PARAM_CHARS = 250
 _DELIVERY_COMMAND = (sys.executable, "-P", "-m", "infra.delivery")
-_SOURCE_ROOT = Path(__file__).parent.parent
 
 
 @dataclass(frozen=True)
@@ -131,14 +129,9 @@ def artifact_root(settings: Settings) -> str | None:
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    uri = settings.resolved_tracking_uri()
-    inherited = {k: v for k, v in os.environ.items() if k != "MLFLOW_RUN_ID"}  # it beats every parent (M2)
-    return {
-        **OFFLINE_ENVIRONMENT,
-        **inherited,
-        "PYTHONPATH": os.pathsep.join([str(_SOURCE_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
-        "GLMFLOW_HOME": str(settings.root),
-        "GLMFLOW_TRACKING_URI": uri,
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-        "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
-    }
+    return child_environment(
+        GLMFLOW_HOME=str(settings.root),
+        GLMFLOW_TRACKING_URI=settings.resolved_tracking_uri(),
+        MLFLOW_HTTP_REQUEST_MAX_RETRIES="1",
+        MLFLOW_HTTP_REQUEST_TIMEOUT="20",
+    )

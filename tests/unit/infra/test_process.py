@@ -7,7 +7,9 @@ import sys
 import time
 from pathlib import Path
 
-from infra.process import PARENT_PID_VARIABLE, ChildProcess
+import pytest
+
+from infra.process import PARENT_PID_VARIABLE, ChildProcess, child_environment
 from tests.support.launched_stage import is_alive
 
 ROOT = Path(__file__).parents[3]
@@ -92,3 +94,13 @@ def test_a_child_whose_parent_died_before_it_could_ask_ends_at_once(tmp_path: Pa
     environment = {**os.environ, PARENT_PID_VARIABLE: "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (143, b"")
+
+
+def test_a_child_of_ours_finds_our_sources_stays_offline_and_knows_no_foreign_run(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("MLFLOW_RUN_ID", "somebody-else")
+    monkeypatch.setenv("PYTHONPATH", "/theirs")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    environment = child_environment(GLMFLOW_THREADS="3")
+    assert environment["PYTHONPATH"] == f"{ROOT}{os.pathsep}/theirs"
+    assert "MLFLOW_RUN_ID" not in environment and environment["GLMFLOW_THREADS"] == "3"
+    assert environment["DO_NOT_TRACK"] == "true" and environment["HF_HUB_OFFLINE"] == "0"  # what is set stays
