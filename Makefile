@@ -19,7 +19,7 @@ run: setup  ## the whole lifecycle on real text; ARGS="--input FOLDER --set stag
 	$(BIN)/glmflow run demo $(ARGS)
 
 test: $(STAMP)  ## everything but the slow and the nightly tests
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -m "not slow and not nightly" $(ARGS)
 
 check: lint types arch
 
@@ -49,7 +49,7 @@ e2e: setup  ## the tiny lifecycle under a real Prefect server: cached rerun, kil
 test-ci: e2e  ## what needs servers, processes to kill and minutes
 
 test-nightly: setup  ## many kill points and seeds
-	GLMFLOW_NIGHTLY=1 $(BIN)/python -m pytest -m slow $(ARGS)
+	$(BIN)/python -m pytest -m nightly $(ARGS)
 
 constraints:  ## pin every distribution of a fresh environment again
 	$(PYTHON) -m venv build/constraints

