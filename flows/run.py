@@ -1,7 +1,7 @@
 """One lifecycle run in this process, from an empty home to the summary.
 
-What takes long to start is started first (the Prefect API, the delivery to the tracker) and waited for as late as
-possible. However the run ends, its rows are closed, its client is flushed and its children are ended.
+What takes longest to start, the Prefect API, is started first and waited for as late as possible. However the run
+ends, its rows are closed, its client is flushed and its children are ended.
 """
 
 import sys
@@ -94,6 +94,7 @@ class LifecycleRun:
         from flows.lifecycle import lifecycle  # Prefect reads its environment when it is imported
 
         self._api.wait_ready(self._stop)
+        session.tracker.start_delivery()  # not earlier: its start-up would hold up the API's
         with ExitStack() as stack:
             stack.enter_context(self._api.client_settings())
             stack.enter_context(entered(session))

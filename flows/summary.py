@@ -38,7 +38,7 @@ class StageRow(BaseModel):
 
 
 class QuantizedRow(BaseModel):
-    """The whole size of a quantized model's files, beside the model it was made from."""
+    """The size of a quantized model's whole weights file, beside that of the model it was made from."""
 
     label: str
     file_bytes: int
@@ -135,7 +135,8 @@ def _lines(summary: Summary) -> list[str]:
     for row in summary.quantized:
         ratio = short_number(row.file_bytes / row.full_file_bytes)
         lines.append(
-            f"{row.label}: {short_bytes(row.file_bytes)} in all files, {ratio} of {short_bytes(row.full_file_bytes)}"
+            f"{row.label}: whole weights file {short_bytes(row.file_bytes)}, {ratio} of the full model's "
+            f"{short_bytes(row.full_file_bytes)}"
         )
     if summary.gates_passed is not None:
         verdict = "passed: the model is now the champion" if summary.gates_passed else "failed: candidate only"

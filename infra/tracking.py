@@ -50,18 +50,18 @@ class Tracker:
     def __init__(self, settings: Settings, lifecycle_id: str) -> None:
         self.folder = tracking_dir(settings)
         self.lifecycle_id = lifecycle_id
+        self._settings = settings
         self._path = self.folder / f"{lifecycle_id}.jsonl"
         self._writer = JournalWriter(self._path)
-        self._delivery = ChildProcess(
-            [*_DELIVERY_COMMAND, "--own", lifecycle_id],
-            log_path=self.folder / "delivery.log",
-            environment=_environment(settings),
-        )
+        self._delivery: ChildProcess | None = None
 
-    @property
-    def log_path(self) -> Path:
-        """Where the delivery says what went wrong."""
-        return self._delivery.log_path
+    def start_delivery(self) -> None:
+        """Start the process that delivers; until then everything waits in the journal."""
+        self._delivery = ChildProcess(
+            [*_DELIVERY_COMMAND, "--own", self.lifecycle_id],
+            log_path=self.folder / "delivery.log",
+            environment=_environment(self._settings),
+        )
 
     def open_run(
         self,
@@ -103,8 +103,9 @@ class Tracker:
 
     def wait(self, timeout_s: float) -> str:
         """Wait for the delivery; returns a sentence about what could not be delivered, "" when all was."""
-        self._delivery.wait(timeout_s)
-        self._delivery.end()
+        if self._delivery is not None:
+            self._delivery.wait(timeout_s)
+            self._delivery.end()
         if self._writer.problem:
             return f"tracking: some of this run could not be written down ({self._writer.problem})"
         if not self._path.is_file():

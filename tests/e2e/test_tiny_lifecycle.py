@@ -66,10 +66,11 @@ def test_killing_the_whole_tree_in_the_middle_of_pretraining_changes_nothing(fir
     assert log.count("step 1/") == 1, log  # it did not start afresh
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_stop_saves_the_state_says_how_to_go_on_and_leaves_no_process(tmp_path: Path, number: int, code: int):
-    home = new_home(tmp_path / "home")
-    process = start(home, "run", "tiny", "--until", "pretrain")
+@pytest.mark.parametrize(("number", "code", "tokens"), [(signal.SIGTERM, 143, 60_001), (signal.SIGINT, 130, 60_002)])
+def test_a_stop_saves_the_state_says_how_to_go_on_and_leaves_no_process(
+    first: dict[str, Any], home: Path, number: int, code: int, tokens: int
+):
+    process = start(home, "run", "tiny", "--until", "pretrain", "--set", f"pretrain.train_tokens={tokens}")
     wait_for(home, "work/pretrain/*/metrics.jsonl", process)
     children = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(number)

@@ -21,6 +21,7 @@ def run_lifecycle(settings: Settings, name: str, *, num_points: int) -> float:
     """A run that says something and ends; returns how long it was held up, in seconds."""
     started = time.monotonic()
     tracker = Tracker(settings, name)
+    tracker.start_delivery()
     parent = tracker.open_run(name)
     child = tracker.open_run("pretrain", parent=parent)
     for step in range(num_points):

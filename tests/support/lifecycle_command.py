@@ -59,8 +59,9 @@ def outputs_of(summary: dict[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def wait_for(home: Path, pattern: str, process: subprocess.Popen[str]) -> None:
-    until = time.monotonic() + RUN_TIMEOUT_S
-    while not list(home.glob(pattern)):
+    """Wait until another path than those that are there matches the pattern."""
+    present, until = set(home.glob(pattern)), time.monotonic() + RUN_TIMEOUT_S
+    while not set(home.glob(pattern)) - present:
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < until
         time.sleep(0.05)

@@ -38,7 +38,7 @@ def test_the_table_holds_every_stage_and_where_to_look():
     for wanted in ("pretrain", "quantize_int8", "quantize_int4", "release", "12 s", "a remark", "/r/report.html"):
         assert wanted in text
     assert "finished in 50 s: 40 s inside stage processes, 10 s around them (20.0% of the run)" in text
-    assert "quantize_int4: 976.6 KiB in all files, 0.1111 of 8.6 MiB" in text
+    assert "quantize_int4: whole weights file 976.6 KiB, 0.1111 of the full model's 8.6 MiB" in text
     assert "release gates passed: the model is now the champion" in text and "glmflow serve champion" in text
     assert "mlflow ui --backend-store-uri sqlite:///x.db" in text
 

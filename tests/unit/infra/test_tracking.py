@@ -29,7 +29,9 @@ class NoDelivery:
 def tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tracker:
     monkeypatch.setenv("MLFLOW_RUN_ID", "somebody-else")
     monkeypatch.setattr(tracking, "ChildProcess", NoDelivery)
-    return Tracker(Settings(home=tmp_path), "life")
+    tracker = Tracker(Settings(home=tmp_path), "life")
+    tracker.start_delivery()
+    return tracker
 
 
 def test_every_call_is_one_line_in_the_journal_and_what_is_not_delivered_is_said(tracker: Tracker, tmp_path: Path):
@@ -55,6 +57,13 @@ def test_the_delivery_knows_no_foreign_run_and_stays_offline(tracker: Tracker):
     environment = tracker._delivery.environment
     assert "MLFLOW_RUN_ID" not in environment
     assert environment["MLFLOW_DISABLE_TELEMETRY"] == "true"
+
+
+def test_without_a_delivery_everything_waits_for_the_next_run(tmp_path: Path):
+    tracker = Tracker(Settings(home=tmp_path), "life")
+    tracker.close_run(tracker.open_run("life"), "KILLED")
+    tracker.finish()
+    assert tracker.wait(60).startswith("tracking: 3 entries could not be delivered")
 
 
 def test_nested_settings_become_dotted_short_parameters():
