@@ -17,16 +17,29 @@ def labelled_row(template: ChatTemplate, messages: Sequence[Message]) -> dict[st
 
 
 def curriculum_batches(
-    phases: Sequence[int], lengths: Sequence[int], *, batch_size: int, epochs: int, seed: int
+    phases: Sequence[int],
+    lengths: Sequence[int],
+    *,
+    batch_size: int,
+    epochs: Sequence[int],
+    seed: int,
+    replay_ratio: float = 0.0,
 ) -> list[list[int]]:
-    """Row indices of every step: all epochs of the lowest phase first; a batch never mixes phases."""
+    """Row indices of every step, the lowest phase first.
+
+    `epochs[i]` passes over the i-th phase (the last value holds for later ones); each pass of a later phase repeats
+    `replay_ratio` of all earlier rows, drawn anew, because a small model forgets what it no longer sees.
+    """
     rng = random.Random(seed)
     batches: list[list[int]] = []
-    for phase in sorted(set(phases)):
+    earlier: list[int] = []
+    for place, phase in enumerate(sorted(set(phases))):
         members = [row for row, of_phase in enumerate(phases) if of_phase == phase]
-        for _ in range(epochs):
-            rng.shuffle(members)
-            batches += _batches_of_similar_length(members, lengths, batch_size, rng)
+        for _ in range(epochs[min(place, len(epochs) - 1)]):
+            rows = members + rng.sample(earlier, round(replay_ratio * len(earlier)))
+            rng.shuffle(rows)
+            batches += _batches_of_similar_length(rows, lengths, batch_size, rng)
+        earlier += members
     return batches
 
 

@@ -1,6 +1,6 @@
 """SFT: instruction tuning with TRL's SFTTrainer on checked instructions, easiest phase first.
 
-Loss counts on assistant tokens and their end token only. Examples that are longer than `max_tokens`, or that have no
+A later phase repeats a share of the earlier ones (`replay_ratio`). Loss counts on assistant tokens and their end token only. Examples that are longer than `max_tokens`, or that have no
 supervised token, are dropped and counted. Accuracy is greedy, on held-out instructions, before and after.
 
 Artifact `model`: a Hugging Face model directory with its tokenizer (see `models.export`).
@@ -22,11 +22,17 @@ from stages.records import Instruction, read_records
 class SftConfig(StageModel):
     """Everything about one instruction tuning."""
 
-    epochs: PositiveInt = Field(default=1, description="passes over each phase before the next one starts")
+    epochs: tuple[PositiveInt, ...] = Field(
+        default=(1, 2), min_length=1, description="passes over each phase; the last value holds for later phases"
+    )
+    replay_ratio: float = Field(
+        default=0.25, ge=0, le=1, description="share of the earlier phases' rows that each later pass repeats, 0-1"
+    )
     batch_size: PositiveInt = Field(default=32, description="conversations of one step")
     max_tokens: PositiveInt = Field(default=256, description="longest conversation, in tokens; longer ones are dropped")
-    learning_rate: PositiveFloat = Field(default=0.005, description="peak, Muon matrices and everything small")
-    embedding_learning_rate: PositiveFloat = Field(default=0.002, description="peak, embedding and head")
+    learning_rate: PositiveFloat = Field(default=0.0015, description="peak, all but the embedding")
+    embedding_learning_rate: PositiveFloat = Field(default=0.001, description="peak, embedding and head")
+    use_muon: bool = Field(default=False, description="Muon for hidden matrices (about x3 the rate, 40% slower)")
     weight_decay: NonNegativeFloat = Field(default=0.0, description="decoupled, hidden matrices only")
     warmup_ratio: float = Field(default=0.05, ge=0, lt=1, description="share of the steps, 0-1")
     min_learning_rate_ratio: float = Field(default=0.05, ge=0, le=1, description="end of the cosine, 0-1 of the peak")
@@ -97,7 +103,14 @@ def _train(
         ctx.log_metric(f"sft/examples_dropped/{reason}", count)
     ctx.log_metric("sft/examples", len(rows))
     lengths = [len(row["input_ids"]) for row in rows]
-    batches = curriculum_batches(phases, lengths, batch_size=config.batch_size, epochs=config.epochs, seed=ctx.seed)
+    batches = curriculum_batches(
+        phases,
+        lengths,
+        batch_size=config.batch_size,
+        epochs=config.epochs,
+        seed=ctx.seed,
+        replay_ratio=config.replay_ratio,
+    )
     if not batches:
         raise BadSpecError(
             f"sft: dataset yields 0 steps: rows={len(rows)}, batch={config.batch_size}, dropped={dict(dropped)}; "
@@ -109,6 +122,7 @@ def _train(
             learning_rate=config.learning_rate,
             embedding_learning_rate=config.embedding_learning_rate,
             weight_decay=config.weight_decay,
+            use_muon=config.use_muon,
         ),
     )
     fine_tune(

@@ -11,7 +11,7 @@ from stages.sft import STAGE, SftConfig, SftInputs
 from tests.support.tiny_alignment import context, metrics, store_instructions, store_model
 from tests.support.tiny_release import instructions
 
-CONFIG = SftConfig(batch_size=4, epochs=3, learning_rate=0.02, embedding_learning_rate=0.02, max_new_tokens=4)
+CONFIG = SftConfig(batch_size=4, epochs=(3,), learning_rate=0.02, embedding_learning_rate=0.02, max_new_tokens=4)
 
 
 def test_training_lowers_the_loss_and_the_same_call_gives_the_same_bytes(tmp_path):
