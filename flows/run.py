@@ -24,10 +24,11 @@ from flows.stop import StopSwitch
 from flows.summary import Summary, quantized_rows, stage_rows
 from infra.artifacts import SourceManifest
 from infra.errors import StopRequestedError
+from infra.journal import JournalReader
 from infra.lineage import LifecycleRow, Lineage, MetricPoint, now
 from infra.settings import Settings
 from infra.store import LocalStore
-from infra.tracking import RunStatus, Tracker
+from infra.tracking import RunStatus, Tracker, tracking_dir
 from stages import load_stage
 
 DELIVERY_TIMEOUT_S = 45.0
@@ -65,6 +66,7 @@ class LifecycleRun:
 
     def run(self, sources: SourceManifest, store: LocalStore, lineage: Lineage, console: Console) -> Summary:
         """Run the plan. Raises what ended it early, after everything was closed."""
+        mark_killed(lineage, self.settings)
         lifecycle_id = f"{self.started_at:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
         tracker = Tracker(self.settings, lifecycle_id)
         session = Session(
@@ -146,14 +148,16 @@ class LifecycleRun:
         return time.monotonic() - self.request.asked_at_s
 
     def _summary(self, session: Session, notes: list[str]) -> Summary:
+        wall_s, process_s = self._wall_s(), _process_s(session)
         return Summary(
             lifecycle=session.lifecycle_id,
             recipe=self.request.recipe_name,
             seed=self.request.seed,
             status="finished",
             stages=stage_rows(session.results),
-            wall_s=round(self._wall_s(), 3),
-            stage_process_s=round(_process_s(session), 3),
+            wall_s=round(wall_s, 3),
+            stage_process_s=round(process_s, 3),
+            overhead_s=round(wall_s - process_s, 3),
             peak_rss_bytes=max(result.record.peak_rss_bytes for result in session.results),
             quantized=quantized_rows(session.results),
             gates_passed=gates_passed(session.results),
@@ -161,6 +165,14 @@ class LifecycleRun:
             tracking_uri=self.settings.resolved_tracking_uri(),
             notes=notes,
         )
+
+
+def mark_killed(lineage: Lineage, settings: Settings) -> None:
+    """Runs whose process was killed could not say so: a run that lives holds its journal."""
+    for row in lineage.lifecycles():
+        journal = tracking_dir(settings) / f"{row.id}.jsonl"
+        if row.status == "running" and (not journal.is_file() or JournalReader(journal).is_abandoned()):
+            lineage.save_lifecycle(row.id, status="killed")
 
 
 def _process_s(session: Session) -> float:

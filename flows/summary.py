@@ -56,17 +56,13 @@ class Summary(BaseModel):
     stages: list[StageRow]
     wall_s: float
     stage_process_s: float
+    overhead_s: float
     peak_rss_bytes: int
     quantized: list[QuantizedRow] = []
     gates_passed: bool | None = None
     report: str | None = None
     tracking_uri: str
     notes: list[str] = []
-
-    @property
-    def overhead_s(self) -> float:
-        """Wall time outside stage processes."""
-        return self.wall_s - self.stage_process_s
 
 
 def stage_rows(results: Sequence[StageResult]) -> list[StageRow]:

@@ -22,7 +22,8 @@ def summary(*, is_cached: bool = False, gates_passed: bool | None = True) -> Sum
     finished = results(is_cached=is_cached)
     return Summary(
         lifecycle="run-1", recipe="demo", seed=7, status="finished", stages=stage_rows(finished), wall_s=50.0,
-        stage_process_s=sum(r.process_s for r in finished), peak_rss_bytes=1 << 30, quantized=quantized_rows(finished),
+        stage_process_s=sum(r.process_s for r in finished), overhead_s=10.0,
+        peak_rss_bytes=1 << 30, quantized=quantized_rows(finished),
         gates_passed=gates_passed, report="/r/report.html", tracking_uri="sqlite:///x.db", notes=["a remark"],
     )  # fmt: skip
 
