@@ -72,7 +72,7 @@ class Optimization(StageModel):
     max_grad_norm: PositiveFloat = Field(default=1.0, description="gradient norm above which it is scaled down")
     balance_loss_weight: NonNegativeFloat = Field(default=1e-4, description="sequence balance loss, as GLM-4.5")
     bias_update_rate: NonNegativeFloat = Field(
-        default=0.02, description="step of the loss-free balance bias; GLM-4.5 has 1e-3 over a million times more steps"
+        default=0.01, description="step of the loss-free balance bias; GLM-4.5 has 1e-3 and 1000 times more steps"
     )
     bias_active_ratio: float = Field(default=0.8, ge=0, le=1, description="share of training after which it is 0")
 
