@@ -24,11 +24,10 @@ from flows.stop import StopSwitch
 from flows.summary import Summary, quantized_rows, stage_rows
 from infra.artifacts import SourceManifest
 from infra.errors import StopRequestedError
-from infra.journal import JournalReader
 from infra.lineage import LifecycleRow, Lineage, MetricPoint, now
 from infra.settings import Settings
 from infra.store import LocalStore
-from infra.tracking import RunStatus, Tracker, tracking_dir
+from infra.tracking import RunStatus, Tracker, mark_killed
 from stages import load_stage
 
 DELIVERY_TIMEOUT_S = 45.0
@@ -165,14 +164,6 @@ class LifecycleRun:
             tracking_uri=self.settings.resolved_tracking_uri(),
             notes=notes,
         )
-
-
-def mark_killed(lineage: Lineage, settings: Settings) -> None:
-    """Runs whose process was killed could not say so: a run that lives holds its journal."""
-    for row in lineage.lifecycles():
-        journal = tracking_dir(settings) / f"{row.id}.jsonl"
-        if row.status == "running" and (not journal.is_file() or JournalReader(journal).is_abandoned()):
-            lineage.save_lifecycle(row.id, status="killed")
 
 
 def _process_s(session: Session) -> float:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from infra.journal import JournalReader, JournalWriter
-from infra.lineage import MetricPoint
+from infra.lineage import Lineage, MetricPoint
 from infra.process import ChildProcess, child_environment
 from infra.settings import Settings
 
@@ -120,6 +120,14 @@ class Tracker:
 def tracking_dir(settings: Settings) -> Path:
     """Where journals wait."""
     return settings.root / "tracking"
+
+
+def mark_killed(lineage: Lineage, settings: Settings) -> None:
+    """Runs whose process was killed could not say so: a run that lives holds its journal."""
+    for row in lineage.lifecycles():
+        journal = tracking_dir(settings) / f"{row.id}.jsonl"
+        if row.status == "running" and (not journal.is_file() or JournalReader(journal).is_abandoned()):
+            lineage.save_lifecycle(row.id, status="killed")
 
 
 def artifact_root(settings: Settings) -> str | None:

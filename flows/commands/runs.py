@@ -8,12 +8,15 @@ from flows.console import page
 from flows.headline import short_duration
 from infra.lineage import LifecycleRow, Lineage
 from infra.settings import Settings
+from infra.tracking import mark_killed
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the table."""
     settings, console = Settings(), page()
-    rows = Lineage(settings.resolved_lineage_url()).lifecycles(args.limit)
+    lineage = Lineage(settings.resolved_lineage_url())
+    mark_killed(lineage, settings)
+    rows = lineage.lifecycles(args.limit)
     if not rows:
         console.print(f"no runs in {settings.root}; `glmflow run` makes one", markup=False)
         return 0

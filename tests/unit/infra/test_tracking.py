@@ -1,15 +1,16 @@
 """The tracker writes down everything and waits for nothing."""
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from infra import tracking
-from infra.journal import JournalReader
-from infra.lineage import MetricPoint
+from infra.journal import JournalReader, JournalWriter
+from infra.lineage import Lineage, MetricPoint
 from infra.settings import Settings
-from infra.tracking import ExportedModel, Tracker, artifact_root, flatten
+from infra.tracking import ExportedModel, Tracker, artifact_root, flatten, mark_killed, tracking_dir
 
 
 class NoDelivery:
@@ -73,3 +74,17 @@ def test_nested_settings_become_dotted_short_parameters():
 def test_files_lie_in_home_unless_a_server_keeps_them(tmp_path: Path):
     assert artifact_root(Settings(home=tmp_path)) == (tmp_path / "mlartifacts").as_uri()
     assert artifact_root(Settings(home=tmp_path, tracking_uri="http://tracker:5000")) is None
+
+
+def test_a_run_whose_process_has_gone_is_marked_killed_and_a_running_one_is_not(tmp_path: Path):
+    settings = Settings(home=tmp_path)
+    lineage = Lineage(settings.resolved_lineage_url())
+    for name, status in (("lives", "running"), ("died", "running"), ("delivered", "running"), ("done", "finished")):
+        lineage.save_lifecycle(name, recipe="tiny", seed=0, status=status, started_at=datetime(2026, 1, 1))
+    held = JournalWriter(tracking_dir(settings) / "lives.jsonl")
+    JournalWriter(tracking_dir(settings) / "died.jsonl").close()
+    mark_killed(lineage, settings)
+    assert {row.id: row.status for row in lineage.lifecycles()} == {
+        "lives": "running", "died": "killed", "delivered": "killed", "done": "finished",
+    }  # fmt: skip
+    held.close()
