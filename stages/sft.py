@@ -1,7 +1,8 @@
 """SFT: instruction tuning with TRL's SFTTrainer on checked instructions, easiest phase first.
 
-A later phase repeats a share of the earlier ones (`replay_ratio`). Loss counts on assistant tokens and their end token only. Examples that are longer than `max_tokens`, or that have no
-supervised token, are dropped and counted. Accuracy is greedy, on held-out instructions, before and after.
+A later phase repeats a share of the earlier ones (`replay_ratio`). Loss counts on assistant tokens and their end token
+only. Examples that are longer than `max_tokens`, or that have no supervised token, are dropped and counted. Accuracy is
+greedy, on held-out instructions, before and after.
 
 Artifact `model`: a Hugging Face model directory with its tokenizer (see `models.export`).
 """
