@@ -177,6 +177,7 @@ def tiny() -> Recipe:
         reward_model=RewardModelConfig(epochs=1),
         ppo=PpoConfig(
             iterations=2,
+            steps_per_epoch=2,
             micro_batch_size=16,
             sampling=Sampling(prompts_per_iteration=16, max_new_tokens=8),
             num_heldout_prompts=40,

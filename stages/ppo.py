@@ -45,8 +45,8 @@ class PpoConfig(StageModel):
     """Everything about one PPO run."""
 
     iterations: PositiveInt = Field(default=10, description="rollouts, each followed by `epochs` passes over it")
-    epochs: PositiveInt = Field(default=2, description="passes over an iteration's answers")
-    steps_per_epoch: PositiveInt = Field(default=2, description="optimizer steps that share an iteration's answers")
+    epochs: PositiveInt = Field(default=1, description="passes over an iteration's answers")
+    steps_per_epoch: PositiveInt = Field(default=4, description="optimizer steps that share an iteration's answers")
     micro_batch_size: PositiveInt = Field(default=32, description="answers in one forward pass")
     sampling: Sampling = Field(default=Sampling(), description="how answers are sampled")
     rewards: tuple[AnyReward, ...] = Field(

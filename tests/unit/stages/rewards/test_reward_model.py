@@ -19,7 +19,9 @@ def test_the_reward_is_the_score_of_the_whole_conversation_with_its_end(tools):
     ids = tools.template.encode([*one.prompt, {"role": "assistant", "content": "dog"}], add_generation_prompt=False)
     expected = tools.reward_model(input_ids=torch.tensor([ids])).logits.item()
     answers = [Answer(one, "dog", ended=True), Answer(one, "dog", ended=False)]
-    assert RewardModelScore(unfinished=-0.5).rewards(answers, tools) == pytest.approx([expected, expected - 0.5])
+    assert RewardModelScore(relative_to_answer=False, unfinished=-0.5).rewards(answers, tools) == pytest.approx(
+        [expected, expected - 0.5]
+    )
 
 
 def test_relative_to_the_instructions_own_answer_that_answer_is_worth_nothing(tools):
