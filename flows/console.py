@@ -124,6 +124,7 @@ class BarConsole:
             TimeElapsedColumn(),
             console=self._rich,
             transient=True,
+            refresh_per_second=4,  # the cores are the stage's
         )
         self._bar: TaskID | None = None
         self._pace = Pace()

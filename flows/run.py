@@ -94,6 +94,7 @@ class LifecycleRun:
     def _execute(self, session: Session) -> None:
         from flows.lifecycle import lifecycle  # Prefect reads its environment when it is imported
 
+        session.console.note(f"run {session.lifecycle_id} of {self.request.recipe_name}: starting Prefect's API")
         self._api.wait_ready(self._stop)
         session.tracker.start_delivery()  # not earlier: its start-up would hold up the API's
         with ExitStack() as stack:
