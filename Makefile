@@ -26,7 +26,7 @@ check: lint types arch
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/codespell flows stages models kernels infra tests *.md
+	$(BIN)/codespell flows stages models kernels infra *.md
 
 types: $(STAMP)
 	$(BIN)/mypy
