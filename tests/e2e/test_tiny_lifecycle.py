@@ -24,7 +24,7 @@ from tests.support.lifecycle_command import (
 )
 
 pytestmark = pytest.mark.slow
-FIRST_CHECKPOINT = "work/pretrain/*/checkpoint/*"
+FIRST_CHECKPOINT = "work/pretrain/*/checkpoint/step-*"  # not one that is being written
 
 
 @pytest.fixture(scope="module")

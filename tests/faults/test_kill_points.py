@@ -11,7 +11,7 @@ KILLED_WHILE = (
     "work/ingest/*/scratch",
     "work/dedup/*/scratch",
     "work/tokenizer/*/scratch",
-    "work/pretrain/*/checkpoint/*",
+    "work/pretrain/*/checkpoint/step-*",
     "work/sft/*/scratch",
     "work/preferences/*/scratch",
     "work/reward_model/*/scratch",
