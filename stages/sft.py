@@ -89,34 +89,8 @@ def _train(
     from models.mapped_rows import write_mapped_rows
     from models.optim import OptimConfig, build_optimizer
     from models.supervised import CurveCallback, FineTuning, fine_tune
-    from models.supervised_rows import curriculum_batches, labelled_row
 
-    dropped: Counter[str] = Counter(longer_than_max_tokens=0, no_supervised_token=0)
-    rows, phases = [], []
-    for instruction in train:
-        row = labelled_row(template, instruction.conversation)
-        if reason := _reason_to_drop(row, config.max_tokens):
-            dropped[reason] += 1
-        else:
-            rows.append(row)
-            phases.append(instruction.phase)
-    for reason, count in dropped.items():
-        ctx.log_metric(f"sft/examples_dropped/{reason}", count)
-    ctx.log_metric("sft/examples", len(rows))
-    lengths = [len(row["input_ids"]) for row in rows]
-    batches = curriculum_batches(
-        phases,
-        lengths,
-        batch_size=config.batch_size,
-        epochs=config.epochs,
-        seed=ctx.seed,
-        replay_ratio=config.replay_ratio,
-    )
-    if not batches:
-        raise BadSpecError(
-            f"sft: dataset yields 0 steps: rows={len(rows)}, batch={config.batch_size}, dropped={dict(dropped)}; "
-            f"give more instructions, or raise sft.max_tokens ({config.max_tokens})"
-        )
+    rows, batches = _rows_and_batches(config, template, train, ctx)
     optimizer = build_optimizer(
         model,
         OptimConfig(
@@ -145,6 +119,40 @@ def _train(
             on_step=lambda step, total: ctx.progress(step, total, "steps"),
         ),
     )
+
+
+def _rows_and_batches(
+    config: SftConfig, template: Any, train: Sequence[Instruction], ctx: StageContext
+) -> tuple[list[dict[str, list[int]]], list[list[int]]]:
+    """The rows that can be trained on, and the rows of each step; what is dropped is counted."""
+    from models.supervised_rows import curriculum_batches, labelled_row
+
+    dropped: Counter[str] = Counter(longer_than_max_tokens=0, no_supervised_token=0)
+    rows, phases = [], []
+    for instruction in train:
+        row = labelled_row(template, instruction.conversation)
+        if reason := _reason_to_drop(row, config.max_tokens):
+            dropped[reason] += 1
+        else:
+            rows.append(row)
+            phases.append(instruction.phase)
+    for reason, count in dropped.items():
+        ctx.log_metric(f"sft/examples_dropped/{reason}", count)
+    ctx.log_metric("sft/examples", len(rows))
+    batches = curriculum_batches(
+        phases,
+        [len(row["input_ids"]) for row in rows],
+        batch_size=config.batch_size,
+        epochs=config.epochs,
+        seed=ctx.seed,
+        replay_ratio=config.replay_ratio,
+    )
+    if not batches:
+        raise BadSpecError(
+            f"sft: dataset yields 0 steps: rows={len(rows)}, batch={config.batch_size}, dropped={dict(dropped)}; "
+            f"give more instructions, or raise sft.max_tokens ({config.max_tokens})"
+        )
+    return rows, batches
 
 
 def _reason_to_drop(row: dict[str, list[int]], max_tokens: int) -> str | None:
