@@ -6,6 +6,7 @@ the accuracy on held-out pairs and that of the better of two rules: the longer a
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
@@ -60,14 +61,13 @@ def run(config: RewardModelConfig, inputs: RewardModelInputs, ctx: StageContext)
     tokenizer = load_tokenizer(model_dir)
     template = ChatTemplate(tokenizer)
     model = on_backbone_of(load_model(model_dir), seed=ctx.seed)
-    rows: dict[str, list[dict[str, list[int]]]] = {}
+    pairs: dict[str, list[EncodedPair]] = {}
     for split in ("train", "heldout"):
-        pairs = read_records(pairs_dir / f"{split}.jsonl", Preference)
-        rows[split] = _fitting(
-            [pair_row(template, p.messages, p.chosen, p.rejected) for p in pairs], split, config, ctx
-        )
-    _train(config, model, tokenizer, rows["train"], ctx)
-    quality = _quality(config, model, rows["heldout"])
+        records = read_records(pairs_dir / f"{split}.jsonl", Preference)
+        encoded = [EncodedPair(one, pair_row(template, one.messages, one.chosen, one.rejected)) for one in records]
+        pairs[split] = _fitting(encoded, split, config, ctx)
+    _train(config, model, tokenizer, [pair.row for pair in pairs["train"]], ctx)
+    quality = _quality(config, model, pairs["heldout"])
     for name, value in quality.items():
         ctx.log_metric(f"reward_model/{name}", value)
     directory = ctx.scratch / "reward_model"
@@ -77,18 +77,26 @@ def run(config: RewardModelConfig, inputs: RewardModelInputs, ctx: StageContext)
     return RewardModelOutputs(reward_model=ctx.store.put(directory, RewardModel))
 
 
+@dataclass(frozen=True)
+class EncodedPair:
+    """A pair with its two conversations as token ids."""
+
+    record: Preference
+    row: dict[str, list[int]]
+
+
 def _fitting(
-    rows: Sequence[dict[str, list[int]]], split: str, config: RewardModelConfig, ctx: StageContext
-) -> list[dict[str, list[int]]]:
-    """Rows within max_tokens whose two answers differ as token ids. Raises BadSpecError if none is left."""
-    short = [row for row in rows if max(map(len, row.values())) <= config.max_tokens]
-    kept = [row for row in short if row["chosen_ids"] != row["rejected_ids"]]
+    pairs: Sequence[EncodedPair], split: str, config: RewardModelConfig, ctx: StageContext
+) -> list[EncodedPair]:
+    """Pairs within max_tokens whose two answers differ as token ids. Raises BadSpecError if none is left."""
+    short = [pair for pair in pairs if max(map(len, pair.row.values())) <= config.max_tokens]
+    kept = [pair for pair in short if pair.row["chosen_ids"] != pair.row["rejected_ids"]]
     ctx.log_metric(f"reward_model/pairs/{split}", len(kept))
-    ctx.log_metric(f"reward_model/pairs_dropped/{split}/longer_than_max_tokens", len(rows) - len(short))
+    ctx.log_metric(f"reward_model/pairs_dropped/{split}/longer_than_max_tokens", len(pairs) - len(short))
     ctx.log_metric(f"reward_model/pairs_dropped/{split}/chosen_equals_rejected", len(short) - len(kept))
     if not kept:
         raise BadSpecError(
-            f"reward_model: dataset yields 0 steps: rows={len(kept)} of {len(rows)} {split} pairs, "
+            f"reward_model: dataset yields 0 steps: rows={len(kept)} of {len(pairs)} {split} pairs, "
             f"batch={config.batch_size}; give more pairs, or raise reward_model.max_tokens ({config.max_tokens})"
         )
     return kept
@@ -145,16 +153,21 @@ def _log_step(step: int, num_steps: int, values: dict[str, float], ctx: StageCon
     ctx.log(f"step {step}/{num_steps}: loss {values['loss']:.3f}, accuracy {values['accuracy']:.2f}")
 
 
-def _quality(config: RewardModelConfig, model: Any, rows: Sequence[dict[str, list[int]]]) -> dict[str, float]:
+def _quality(config: RewardModelConfig, model: Any, pairs: Sequence[EncodedPair]) -> dict[str, float]:
+    """Accuracy and margin of all held-out pairs, and the accuracy of each task and language."""
     from models.scores import score
 
-    conversations = [row[name] for row in rows for name in ("chosen_ids", "rejected_ids")]
+    conversations = [pair.row[name] for pair in pairs for name in ("chosen_ids", "rejected_ids")]
     scores = score(model, conversations, batch_size=config.score_batch_size)
     margins = [chosen - rejected for chosen, rejected in zip(scores[::2], scores[1::2], strict=True)]
+    by_task: dict[str, list[float]] = {}
+    for pair, margin in zip(pairs, margins, strict=True):
+        by_task.setdefault(f"{pair.record.task}/{pair.record.lang}", []).append(margin)
     return {
         "accuracy": share_of_wins(margins),
-        "length_baseline_accuracy": length_baseline_accuracy(rows),
+        "length_baseline_accuracy": length_baseline_accuracy([pair.row for pair in pairs]),
         "margin": sum(margins) / len(margins),
+        **{f"accuracy/{name}": share_of_wins(by_task[name]) for name in sorted(by_task)},
     }
 
 
@@ -182,6 +195,7 @@ STAGE = Stage(
         "reward_model/accuracy",
         "reward_model/length_baseline_accuracy",
         "reward_model/margin",
+        "reward_model/accuracy/*",
         "reward_model/pairs/*",
         "reward_model/pairs_dropped/*",
     ),
