@@ -121,10 +121,13 @@ class Launcher:
                 child.wait(POLL_S, poll_s=POLL_S / 10)
             is_followed = True
         finally:
-            if not is_followed:  # whatever ends us here, a second Ctrl-C included, the stage first saves its state
-                child.ask_to_stop()
-                child.wait(self.grace_s)
-            code = child.end()
+            try:
+                # Whatever else ends us here, the stage first saves its state; a second Ctrl-C means "now".
+                if not is_followed and not self.stop.is_requested:
+                    child.ask_to_stop()
+                    child.wait(self.grace_s)
+            finally:
+                code = child.end()
             follower.poll(is_last_call=True)
         return code, peak_rss_bytes
 

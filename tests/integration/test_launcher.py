@@ -110,3 +110,25 @@ def test_workers_that_left_the_process_group_are_ended_with_the_stage(launcher: 
     launch(launcher, "spawn", recorder)
     pid = next(int(line.split()[1]) for line in recorder.lines if line.startswith("worker"))
     assert not is_alive(pid)
+
+
+def test_a_second_interrupt_ends_the_stage_at_once(launcher: Launcher):
+    def interrupt_twice(text: str) -> None:
+        if text == "waits":
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    started = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        launch(launcher, "ignore", Recorder(interrupt_twice))
+    assert time.monotonic() - started < 15
+
+
+def test_what_else_ends_the_launcher_gives_the_stage_time_to_save_its_state(launcher: Launcher):
+    def break_off(text: str) -> None:
+        if text == "waits":
+            raise OSError("the terminal has gone")
+
+    with pytest.raises(OSError, match="the terminal has gone"):
+        launch(launcher, "save", Recorder(break_off))
+    assert launch(launcher, "save").outputs  # from its saved state: it does not wait again
