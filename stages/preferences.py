@@ -11,6 +11,7 @@ Artifact `preferences`: train.jsonl and heldout.jsonl of stages.records.Preferen
 import random
 from collections import Counter
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +28,11 @@ from stages.records import Instruction, Preference, is_held_out, read_records, w
 class PreferencesConfig(StageModel):
     """Everything about one collection of pairs."""
 
-    num_train_prompts: PositiveInt = Field(default=1200, description="training instructions to sample answers for")
+    num_train_prompts: PositiveInt = Field(default=2000, description="training instructions to sample answers for")
     num_heldout_prompts: PositiveInt = Field(default=400, description="held-out instructions to sample answers for")
-    samples_per_prompt: PositiveInt = Field(default=2, description="answers sampled for a prompt")
-    temperature: PositiveFloat = Field(default=1.0, description="sampling temperature")
+    temperatures: tuple[PositiveFloat, ...] = Field(
+        default=(1.0, 1.5), min_length=1, description="one answer to each prompt is sampled at each temperature"
+    )
     max_prompt_tokens: PositiveInt = Field(default=224, description="longest prompt, in tokens; others are left out")
     max_new_tokens: PositiveInt = Field(
         default=24, description="longest answer, in tokens; unfinished ones are dropped"
@@ -82,7 +84,7 @@ def run(config: PreferencesConfig, inputs: PreferencesInputs, ctx: StageContext)
         if not pairs:
             raise BadSpecError(
                 f"preferences: want at least one {split} pair, got 0 ({dict(sampler.counts)}); raise "
-                f"preferences.num_{split}_prompts, .samples_per_prompt or .temperature ({config.temperature})"
+                f"preferences.num_{split}_prompts or .temperatures {config.temperatures}"
             )
         numbers[split] = write_records(directory / f"{split}.jsonl", pairs)
         ctx.log_metric(f"preferences/pairs/{split}", numbers[split])
@@ -140,23 +142,23 @@ class _Sampler:
         prompts = [self.template.encode(instruction.prompt) for instruction in instructions]
         fitting = [i for i in range(len(prompts)) if len(prompts[i]) <= self.config.max_prompt_tokens]
         self.counts["dropped/prompt_longer_than_max"] += len(prompts) - len(fitting)
-        order = sorted(fitting, key=lambda i: (len(prompts[i]), i)) if fitting else []
-        order = [position for position in order for _ in range(self.config.samples_per_prompt)]
+        order = sorted(fitting, key=lambda i: (len(prompts[i]), i))
+        num_samples = len(order) * len(self.config.temperatures)
         answers: list[tuple[int, str | None]] = []
-        for start in range(0, len(order), self.config.batch_size):
+        for temperature, start in product(self.config.temperatures, range(0, len(order), self.config.batch_size)):
             batch = order[start : start + self.config.batch_size]
             generations = generate(
                 self.model,
                 [prompts[i] for i in batch],
                 max_new_tokens=self.config.max_new_tokens,
                 stop_ids=self.template.stop_ids,
-                temperature=self.config.temperature,
+                temperature=temperature,
                 generator=self.generator,
             )
             for i, generation in zip(batch, generations, strict=True):
                 ended = generation.finished == "stop"
                 answers.append((i, self.template.parse(generation.token_ids) if ended else None))
-            self.ctx.progress(len(answers), len(order), f"{split} answers")
+            self.ctx.progress(len(answers), num_samples, f"{split} answers")
         return sorted(answers, key=lambda item: item[0])
 
     def _reason_to_drop(self, instruction: Instruction, answer: str | None, is_repeated: bool) -> str | None:

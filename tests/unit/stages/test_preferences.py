@@ -13,7 +13,7 @@ from stages.records import Preference, read_records
 from tests.support.tiny_alignment import context, metrics, store_instructions, store_model
 from tests.support.tiny_release import instructions
 
-CONFIG = PreferencesConfig(max_new_tokens=24, temperature=1.5, samples_per_prompt=8, balance_lengths=False)
+CONFIG = PreferencesConfig(max_new_tokens=24, temperatures=(1.5,) * 8, balance_lengths=False)
 
 
 @pytest.fixture(scope="module")
