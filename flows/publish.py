@@ -1,9 +1,10 @@
 """After a release: register its models, and write the report of the run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from flows.headline import short_number
 from flows.launch import StageResult
 from flows.report import write_report
 from flows.session import Session
@@ -12,6 +13,7 @@ from infra.lineage import LifecycleRow
 from infra.tracking import ExportedModel
 
 PASSED_METRIC = "release/passed"
+GATE_PREFIX = "release/gate_passed/"
 _BITS = {"model": 32, "int8": 8, "int4": 4}  # inputs of stage `release` that are models to deliver
 
 
@@ -19,6 +21,17 @@ def gates_passed(results: Sequence[StageResult]) -> bool | None:
     """The verdict of the release; None when the run did not come so far."""
     releases = [result for result in results if result.stage == "release"]
     return releases[-1].record.metrics[PASSED_METRIC] == 1 if releases else None
+
+
+def failed_gates(results: Sequence[StageResult]) -> list[str]:
+    """The gates that were not passed: `int4_perplexity_cost: got 0.09, limit 0.08`."""
+    metrics = {k: v for r in results if r.stage == "release" for k, v in r.record.metrics.items()}
+    names = [k.removeprefix(GATE_PREFIX) for k, v in metrics.items() if k.startswith(GATE_PREFIX) and v == 0]
+    return [f"{n}: got {_figure(metrics, 'value', n)}, limit {_figure(metrics, 'threshold', n)}" for n in names]
+
+
+def _figure(metrics: Mapping[str, float], what: str, gate: str) -> str:
+    return short_number(metrics[f"release/gate_{what}/{gate}"])
 
 
 def register_release(session: Session) -> None:

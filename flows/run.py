@@ -18,7 +18,7 @@ from flows.headline import HeadlineValue
 from flows.launch import STAGE_COMMAND, Launcher
 from flows.plan import Step
 from flows.prefect_api import PrefectApi, flush
-from flows.publish import gates_passed, register_release, report_path, write_run_report
+from flows.publish import failed_gates, gates_passed, register_release, report_path, write_run_report
 from flows.session import Session, entered
 from flows.stop import StopSwitch
 from flows.summary import Summary, quantized_rows, stage_rows
@@ -161,6 +161,7 @@ class LifecycleRun:
             peak_rss_bytes=max(result.record.peak_rss_bytes for result in session.results),
             quantized=quantized_rows(session.results),
             gates_passed=gates_passed(session.results),
+            failed_gates=failed_gates(session.results),
             report=str(report_path(session)),
             tracking_uri=self.settings.resolved_tracking_uri(),
             notes=notes,

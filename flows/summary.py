@@ -60,6 +60,7 @@ class Summary(BaseModel):
     peak_rss_bytes: int
     quantized: list[QuantizedRow] = []
     gates_passed: bool | None = None
+    failed_gates: list[str] = []
     report: str | None = None
     tracking_uri: str
     notes: list[str] = []
@@ -137,6 +138,7 @@ def _lines(summary: Summary) -> list[str]:
     if summary.gates_passed is not None:
         verdict = "passed: the model is now the champion" if summary.gates_passed else "failed: candidate only"
         lines.append(f"release gates {verdict}")
+    lines += [f"  gate {text}" for text in summary.failed_gates]
     lines += summary.notes
     if summary.report:
         lines.append(f"report:   {summary.report}")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from flows.launch import StageResult
-from flows.publish import gates_passed, register_release, write_run_report
+from flows.publish import failed_gates, gates_passed, register_release, write_run_report
 from flows.session import Session
 from infra.lineage import LifecycleRow
 from infra.settings import Settings
@@ -54,6 +54,16 @@ def test_every_delivered_model_is_registered_and_the_gates_decide_about_the_cham
     assert models[2].params["parent"] == "a" * 64
     assert verdict == {"run": "life", "released": "a" * 64, "is_approved": passed == 1}
     assert gates_passed(session.results) is (passed == 1)
+
+
+def test_every_gate_that_was_not_passed_is_named_with_its_figures():
+    metrics = {}
+    for name, passed, value in (("int4_cost", 0.0, 0.0912), ("int8_cost", 1.0, 0.001)):
+        metrics |= {f"release/gate_{what}/{name}": v for what, v in (("passed", passed), ("value", value))}
+        metrics[f"release/gate_threshold/{name}"] = 0.08
+    release = StageResult("release", "release", "k", False, 1, 1, record("release", "release", metrics))
+    assert failed_gates([release]) == ["int4_cost: got 0.0912, limit 0.08"]
+    assert failed_gates([]) == []
 
 
 def test_a_run_without_a_release_registers_nothing(tmp_path: Path):

@@ -45,7 +45,9 @@ def test_the_table_holds_every_stage_and_where_to_look():
 
 
 def test_a_cached_run_has_no_share_of_overhead_and_a_failed_gate_no_champion():
-    text = printed(summary(is_cached=True, gates_passed=False))
+    failed = summary(is_cached=True, gates_passed=False)
+    text = printed(failed.model_copy(update={"failed_gates": ["int4_cost: got 0.09, limit 0.08"]}))
+    assert "  gate int4_cost: got 0.09, limit 0.08" in text
     assert "% of the run" not in text and "4 of 4 stages cached" in text
     assert "release gates failed: candidate only" in text and "serve champion" not in text
 
