@@ -29,7 +29,7 @@ class PreferencesConfig(StageModel):
     """Everything about one collection of pairs."""
 
     num_train_prompts: PositiveInt = Field(default=2000, description="training instructions to sample answers for")
-    num_heldout_prompts: PositiveInt = Field(default=400, description="held-out instructions to sample answers for")
+    num_heldout_prompts: PositiveInt = Field(default=700, description="held-out instructions to sample answers for")
     temperatures: tuple[PositiveFloat, ...] = Field(
         default=(1.0, 1.5), min_length=1, description="one answer to each prompt is sampled at each temperature"
     )
