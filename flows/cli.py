@@ -37,6 +37,13 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _seed(text: str) -> int:
+    seed = int(text)
+    if not 0 <= seed < 2**31:
+        raise ValueError("want 0 to 2147483647")
+    return seed
+
+
 def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "recipe", nargs="?", default="demo", choices=RECIPES, metavar="RECIPE", help="demo (default) or tiny"
@@ -50,7 +57,7 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         help="change one setting of the recipe; may be repeated; `glmflow schema STAGE` lists the fields",
     )  # fmt: skip
     run.add_argument("--until", metavar="STAGE", help="stop after this stage")
-    run.add_argument("--seed", type=int, default=0, help="seed of everything random (default 0)")
+    run.add_argument("--seed", type=_seed, default=0, help="seed of everything random (default 0)")
     run.add_argument("--json", action="store_true", help="print the summary as one JSON document")
     run.add_argument("--verbose", action="store_true", help="show the stages' logs as well")
 
@@ -68,6 +75,8 @@ def main(argv: list[str] | None = None) -> int:
         return _say(error, _exit_code(error))
     except KeyboardInterrupt:
         return _say("stopped", EXIT_INTERRUPTED)
+    except (FileExistsError, NotADirectoryError, PermissionError) as error:
+        return _say(f"GLMFLOW_HOME: want a folder that can be written to, got {error}; set another", EXIT_BAD_SPEC)
     except BrokenPipeError:  # the reader of our output has gone, as with `| head`
         sys.stderr.close()
         return EXIT_DONE
@@ -88,14 +97,16 @@ def _say(message: object, code: int) -> int:
 
 
 def _write_traceback() -> str:
-    from infra.settings import Settings
+    from infra.errors import BadSpecError
+    from infra.settings import read_settings
 
-    path = Settings().root / "error.log"
+    path = Path("error.log")
     try:
+        path = read_settings().root / path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(traceback.format_exc())
-    except OSError as error:
-        return f"its traceback could not be written to {path}: {error.strerror}"
+    except (OSError, BadSpecError) as error:
+        return f"its traceback could not be written to {path}: {error}"
     return f"traceback in {path}"
 
 

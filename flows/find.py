@@ -39,12 +39,14 @@ def find_artifact(text: str, settings: Settings, kinds: tuple[str, ...] = KINDS)
 
 
 def find_model(text: str, settings: Settings) -> Path:
-    """The directory of the model that `text` names."""
+    """The directory of the model that `text` names; every byte of an artifact is checked against its digest."""
     if Path(text).is_dir() and text not in ALIASES:
         if not (Path(text) / "config.json").is_file():
             raise BadSpecError(f"model directory {text}: want a Hugging Face model with its config.json, got none")
         return Path(text)
-    return LocalStore(settings.store_dir).get(find_artifact(text, settings, MODEL_KINDS))
+    store, ref = LocalStore(settings.store_dir), find_artifact(text, settings, MODEL_KINDS)
+    store.verify_bytes(ref)
+    return store.get(ref)
 
 
 def _is_prefix(text: str) -> bool:

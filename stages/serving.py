@@ -120,12 +120,13 @@ def run(directory: Path, host: str, port: int, name: str, threads: int) -> int:
         return EXIT_BAD_SPEC
     with listener:
         import torch
+        from safetensors import SafetensorError
 
         torch.set_num_threads(threads)
         try:
             engine = GlmEngine(directory, name)
-        except (OSError, ValueError, KeyError) as error:
-            _complain(f"model {directory}: want a model directory, got {error}")
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            _complain(f"model {directory}: want a whole model directory, got {error}; make or copy it again")
             return EXIT_BAD_SPEC
         serve(create_app(engine), listener, lambda: _tell(_ready_lines(url_of(listener), name)))
     return EXIT_DONE

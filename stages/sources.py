@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from infra.artifacts import file_sha256
 from infra.errors import BadSpecError
-from infra.settings import Settings
+from infra.settings import read_settings
 
 MANIFEST_FILE = "sources.json"
 Reader = Literal["text", "jsonl", "json", "parquet", "prose", "python", "manual", "review_positive", "review_negative"]
@@ -157,7 +157,7 @@ def main(argv: list[str] | None = None) -> int:
     from stages.demonstration import fetch
 
     parser = argparse.ArgumentParser(prog="python -m stages.sources", description="fetch the demonstration sources")
-    parser.add_argument("--dest", type=Path, default=Settings().sources_dir, help="folder to keep them in")
+    parser.add_argument("--dest", type=Path, default=read_settings().sources_dir, help="folder to keep them in")
     fetch(parser.parse_args(argv).dest)
     return 0
 

@@ -7,12 +7,12 @@ from contextlib import closing
 from flows.chat import chat_loop
 from flows.find import find_model
 from flows.server_child import ServerChild
-from infra.settings import Settings
+from infra.settings import read_settings
 
 
 def run(args: argparse.Namespace) -> int:
     """Load the model in a server process of its own, and chat until the input ends."""
-    settings = Settings()
+    settings = read_settings()
     with closing(ServerChild(find_model(args.model, settings), settings)) as server:
         chat_loop(server.url(), input, _write)
     return 0

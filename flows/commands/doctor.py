@@ -4,12 +4,12 @@ import argparse
 import sys
 
 from flows.doctor import examine
-from infra.settings import Settings
+from infra.settings import read_settings
 
 
 def run(args: argparse.Namespace) -> int:
     """Print one line a finding."""
-    findings = examine(Settings())
+    findings = examine(read_settings())
     for finding in findings:
         sys.stdout.write(f"{finding.level:8}{finding.subject:14} {finding.text}\n")
     return int(any(finding.level == "missing" for finding in findings))

@@ -6,13 +6,13 @@ from flows.console import page
 from flows.explain import provenance
 from flows.find import find_artifact
 from infra.lineage import Lineage
-from infra.settings import Settings
+from infra.settings import read_settings
 from infra.store import LocalStore
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the tree."""
-    settings = Settings()
+    settings = read_settings()
     ref = find_artifact(args.ref, settings)
     tree = provenance(ref, Lineage(settings.resolved_lineage_url()), LocalStore(settings.store_dir))
     page().print(tree, markup=False)

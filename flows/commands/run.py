@@ -13,7 +13,7 @@ from flows.stop import StopSwitch
 from flows.summary import Summary, print_summary
 from infra.errors import StopRequestedError
 from infra.lineage import Lineage
-from infra.settings import Settings, go_offline
+from infra.settings import Settings, go_offline, read_settings
 from infra.store import LocalStore
 
 EXIT_DONE, EXIT_INTERRUPTED, EXIT_STOPPED = 0, 130, 143
@@ -22,7 +22,7 @@ EXIT_DONE, EXIT_INTERRUPTED, EXIT_STOPPED = 0, 130, 143
 def run(args: argparse.Namespace) -> int:
     """Run the recipe and print the summary; returns the exit code."""
     go_offline()
-    settings, stop = Settings(), StopSwitch()
+    settings, stop = read_settings(), StopSwitch()
     recipe = RECIPES[args.recipe]().changed(args.settings)
     with stop.listening(), closing(PrefectApi(settings)) as api:
         from prefect.exceptions import TerminationSignal  # after the API's settings are in the environment

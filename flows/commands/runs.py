@@ -7,13 +7,13 @@ from rich.table import Table
 from flows.console import page
 from flows.headline import short_duration
 from infra.lineage import LifecycleRow, Lineage
-from infra.settings import Settings
+from infra.settings import read_settings
 from infra.tracking import mark_killed
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the table."""
-    settings, console = Settings(), page()
+    settings, console = read_settings(), page()
     lineage = Lineage(settings.resolved_lineage_url())
     mark_killed(lineage, settings)
     rows = lineage.lifecycles(args.limit)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from infra.settings import OFFLINE_ENVIRONMENT, Settings, go_offline
+from infra.errors import BadSpecError
+from infra.settings import OFFLINE_ENVIRONMENT, Settings, go_offline, read_settings
 
 
 def test_everything_is_kept_below_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -25,6 +26,13 @@ def test_zero_threads_are_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("GLMFLOW_THREADS", "0")
     with pytest.raises(ValidationError, match="threads"):
         Settings()
+
+
+@pytest.mark.parametrize(("name", "value"), [("THREADS", "abc"), ("THREADS", "-1"), ("HOME", "/dev/null")])
+def test_a_wrong_setting_is_refused_by_the_name_of_its_variable(monkeypatch: pytest.MonkeyPatch, name: str, value: str):
+    monkeypatch.setenv(f"GLMFLOW_{name}", value)
+    with pytest.raises(BadSpecError, match=f"^GLMFLOW_{name}: .*got '{value}'; set it anew"):
+        read_settings()
 
 
 def test_going_offline_keeps_what_the_user_set(monkeypatch: pytest.MonkeyPatch):

@@ -62,6 +62,17 @@ def test_a_changed_size_is_seen_at_once_and_a_flipped_bit_when_bytes_are_read(st
         store.verify(ref)
 
 
+def test_a_cut_list_of_files_makes_the_artifact_incomplete_and_putting_it_again_repairs_it(store, tmp_path: Path):
+    folder = make_folder(tmp_path / "a", {"f": b"1"})
+    ref = store.put(folder, Model)
+    entries = store.get(ref).with_name(f"{ref.digest}.files.json")
+    entries.write_bytes(entries.read_bytes()[:20])
+    with pytest.raises(ArtifactMissingError, match=r"missing .*files.json"):
+        store.get(ref)
+    assert store.put(folder, Model) == ref
+    store.verify_bytes(ref)
+
+
 def test_an_artifact_of_another_kind_is_not_found(store: LocalStore, tmp_path: Path):
     ref = store.put(make_folder(tmp_path / "a", {"f": b"1"}), Model)
     with pytest.raises(ArtifactMissingError, match=r"tokenizer:"):

@@ -31,7 +31,16 @@ def test_modules_stand_after_what_they_import_and_imports_merge(tmp_path: Path, 
     }
     _write(tmp_path, files, monkeypatch)
     body = modeling_source("models.top").split('"""\n\n', 1)[1]
-    assert body == "from math import e\nfrom math import pi\nimport torch\n\n\n# why\none = 1\n\n\ntwo = one + 1\n"
+    assert body == "from math import e\nfrom math import pi\nimport torch\n\n\none = 1\n\n\ntwo = one + 1\n"
+
+
+def test_comments_and_docstrings_do_not_reach_the_file(tmp_path: Path, monkeypatch) -> None:
+    plain = "def f(x):\n    return x\n\n\nclass A:\n    y: int = 1\n"
+    explained = 'def f(x):\n    """Why."""\n    return x  # because\n\n\nclass A:\n    """What."""\n\n    y: int = 1\n'
+    _write(tmp_path / "a", {"models.top": plain}, monkeypatch)
+    expected = modeling_source("models.top")
+    _write(tmp_path / "b", {"models.top": explained}, monkeypatch)
+    assert modeling_source("models.top") == expected
 
 
 def test_a_name_that_two_modules_define_is_refused(tmp_path: Path, monkeypatch) -> None:

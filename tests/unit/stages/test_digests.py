@@ -61,6 +61,12 @@ def test_a_changed_helper_native_source_or_template_changes_only_the_stages_that
     assert code_digest(("stages.b",), root) == before[1]
 
 
+def test_what_is_imported_for_type_checkers_only_does_not_count(root: Path):
+    guarded = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from models.helper import f\n"
+    (root / "stages/b.py").write_text(guarded)
+    assert import_closure(("stages.b",), root) == {"stages.b"}
+
+
 @pytest.mark.parametrize(
     ("name", "old", "new"),
     [
