@@ -126,7 +126,7 @@ def run(directory: Path, host: str, port: int, name: str, threads: int) -> int:
         try:
             engine = GlmEngine(directory, name)
         except (OSError, ValueError, KeyError, SafetensorError) as error:
-            _complain(f"model {directory}: want a whole model directory, got {error}; make or copy it again")
+            _complain(f"model {directory}: want a model directory, got {error}")
             return EXIT_BAD_SPEC
         serve(create_app(engine), listener, lambda: _tell(_ready_lines(url_of(listener), name)))
     return EXIT_DONE
