@@ -24,7 +24,7 @@ class SftConfig(StageModel):
     """Everything about one instruction tuning."""
 
     epochs: tuple[PositiveInt, ...] = Field(
-        default=(1, 2), min_length=1, description="passes over each phase; the last value holds for later phases"
+        default=(1, 1), min_length=1, description="passes over each phase; the last value holds for later phases"
     )
     replay_ratio: float = Field(
         default=0.25, ge=0, le=1, description="share of the earlier phases' rows that each later pass repeats, 0-1"
