@@ -15,6 +15,7 @@ import torch
 from transformers import DynamicCache
 
 _GREEDY_BELOW = 1e-4  # logits divided by less overflow in fp32; the likeliest token is all that is left anyway
+Generator = torch.Generator | Sequence[torch.Generator] | None  # one for the batch, or one for each of its rows
 OnToken = Callable[[int, int, float], None]  # row index, token id, log-probability; it may raise to end the call
 
 
@@ -53,10 +54,15 @@ def generate(
     stop_ids: Collection[int],
     temperature: float = 0.0,
     top_p: float = 1.0,
-    generator: torch.Generator | None = None,
+    generator: Generator = None,
     on_token: OnToken | None = None,
 ) -> list[Generation]:
-    """Continue every prompt as plain text (LM mode); temperature 0 (or below 1e-4) = greedy."""
+    """Continue every prompt as plain text (LM mode); temperature 0 (or below 1e-4) = greedy.
+
+    With one generator a row, what a row samples does not depend on the others.
+    """
+    if isinstance(generator, Sequence) and len(generator) != len(prompts):
+        raise ValueError(f"generator: want one for each of {len(prompts)} prompts, got {len(generator)}")
     prefill = _pad_left(model, prompts)
     return _decode(
         model, prefill, max_new_tokens, frozenset(stop_ids), _Sampler(temperature, top_p, generator), on_token
@@ -73,7 +79,7 @@ def fill_blank(
     stop_ids: Collection[int],
     temperature: float = 0.0,
     top_p: float = 1.0,
-    generator: torch.Generator | None = None,
+    generator: Generator = None,
     on_token: OnToken | None = None,
 ) -> list[Generation]:
     """Fill one blank of every corrupted text: part A, then `sop`, positions as in training.
@@ -100,7 +106,7 @@ def fill_blank(
 class _Sampler:
     temperature: float
     top_p: float
-    generator: torch.Generator | None
+    generator: Generator
 
     def __post_init__(self) -> None:
         if self.temperature < 0 or not 0 < self.top_p <= 1:
@@ -109,7 +115,7 @@ class _Sampler:
                 "temperature 0 is greedy"
             )
 
-    def pick(self, logits_BV: torch.Tensor) -> torch.Tensor:
+    def pick(self, logits_BV: torch.Tensor, row_idx_B: torch.Tensor) -> torch.Tensor:
         if self.temperature < _GREEDY_BELOW:
             return logits_BV.argmax(-1)
         probs_BV = (logits_BV / self.temperature).softmax(-1)
@@ -118,7 +124,12 @@ class _Sampler:
             sorted_BV, order_BV = torch.sort(probs_BV, dim=-1, descending=True, stable=True)
             is_cut_BV = sorted_BV.cumsum(-1) - sorted_BV >= self.top_p
             probs_BV = torch.zeros_like(probs_BV).scatter_(-1, order_BV, sorted_BV.masked_fill(is_cut_BV, 0.0))
-        return torch.multinomial(probs_BV, 1, generator=self.generator).squeeze(-1)
+        if self.generator is None or isinstance(self.generator, torch.Generator):
+            return torch.multinomial(probs_BV, 1, generator=self.generator).squeeze(-1)
+        # the first of V exponential clocks to ring, each at its token's rate (Gumbel-max): two models that are close
+        # mostly take the same token with the same random numbers
+        clocks = [torch.empty_like(probs_BV[0]).exponential_(generator=self.generator[i]) for i in row_idx_B.tolist()]
+        return (probs_BV / torch.stack(clocks)).argmax(-1)
 
 
 def _pad_left(model: Any, prompts: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
@@ -160,7 +171,7 @@ def _decode(
     )
     logits_BV = model(**prefill, cache=rows.cache, use_cache=True, logits_to_keep=1).logits[:, -1].float()
     for step in range(max_new_tokens):
-        token_B = sampler.pick(logits_BV)
+        token_B = sampler.pick(logits_BV, rows.row_idx_B)
         logprob_B = logits_BV.gather(-1, token_B[:, None]).squeeze(-1) - logits_BV.logsumexp(-1)
         is_running_B = _record(results, rows, token_B, logprob_B, stop_ids, on_token)
         if step + 1 == max_new_tokens or not bool(is_running_B.any()):

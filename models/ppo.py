@@ -3,7 +3,7 @@
 Everything is per token; `is_answer_BT` says which tokens the policy chose (True = counts). Answers may be padded on the
 right: a value and a reward after the end are 0, so padding changes nothing.
 
-Shapes: B answers, T tokens, V vocabulary.
+Shapes: B answers, T tokens, V vocabulary, P prompts, K samples of each.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ import torch
 
 KlEstimator = Literal["k1", "k2", "k3"]
 _WHITEN_EPS = 1e-8
+_SAME_REWARD = 1e-6
 
 
 def kl(logprobs: torch.Tensor, ref_logprobs: torch.Tensor, estimator: KlEstimator) -> torch.Tensor:
@@ -132,6 +133,19 @@ def token_rewards(
     rewards_BT = torch.where(is_answer_BT, -kl_coef * kl_BT, 0.0)
     rewards_BT[torch.arange(len(last_B)), last_B] += reward_B
     return rewards_BT
+
+
+def relative_to_prompt(reward_PK: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(rewards less the mean of their prompt's samples [P, K], bool [P]: whether its samples are told apart at all).
+
+    The mean of the samples is a baseline that needs no critic (RLOO, Ahmadian et al. 2024); a prompt whose samples are
+    all worth the same teaches nothing and is dropped (DAPO, Yu et al. 2025). With one sample a prompt, nothing is
+    subtracted or dropped.
+    """
+    if reward_PK.shape[1] == 1:
+        return reward_PK, torch.ones(len(reward_PK), dtype=torch.bool, device=reward_PK.device)
+    relative_PK = reward_PK - reward_PK.mean(1, keepdim=True)
+    return relative_PK, relative_PK.abs().amax(1) > _SAME_REWARD
 
 
 def explained_variance(values_BT: torch.Tensor, returns_BT: torch.Tensor, is_answer_BT: torch.Tensor) -> float:

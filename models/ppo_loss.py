@@ -1,6 +1,6 @@
 """The loss of a PPO step: clipped policy loss, clipped value loss, and the SFT loss that holds what was learnt.
 
-Two networks, no shared weights: the policy, and a critic that starts as the reward model (its backbone and its head).
+Two networks, no shared weights: the policy, and a critic that starts as the reward model's backbone with a head of 0.
 
 Shapes: B answers, T positions that predict a token.
 """
@@ -26,6 +26,16 @@ class ActorCritic(nn.Module):
         super().__init__()
         self.policy = policy
         self.critic = critic
+
+
+def critic_of(reward_model: Any) -> Any:
+    """`reward_model`, made a critic in place: its head becomes 0, because returns are relative to the prompt's samples.
+
+    Its scores would be no values: they say how good an answer is, not by how much it beats another.
+    """
+    with torch.no_grad():
+        reward_model.score.weight.zero_()
+    return reward_model
 
 
 @dataclass(frozen=True)

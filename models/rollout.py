@@ -7,13 +7,14 @@ that before the first update the ratio is exactly 1 and the KL to an identical r
 Shapes: B answers, T positions that predict a token, L = T + 1 tokens, D model dim, V vocabulary, N answer tokens.
 """
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from models.generate import Generation, generate
+from models.generate import Generation, Generator, generate
 from models.ppo import entropy, gae, kl, token_rewards, whiten
 
 
@@ -40,9 +41,15 @@ class Rollout:
     old_values_BT: torch.Tensor
     kl_BT: torch.Tensor  # k1 to the frozen reference
     entropy_BT: torch.Tensor
-    reward_B: torch.Tensor
+    reward_B: torch.Tensor  # relative to the prompt's other samples
     advantages_BT: torch.Tensor
     returns_BT: torch.Tensor
+
+
+def generators(seed: int, count: int) -> list[torch.Generator]:
+    """One random stream for each of `count` prompts: two models that sample with them are compared prompt by prompt."""
+    seeds = random.Random(seed)
+    return [torch.Generator().manual_seed(seeds.getrandbits(32)) for _ in range(count)]
 
 
 def sample_answers(
@@ -52,7 +59,7 @@ def sample_answers(
     max_new_tokens: int,
     stop_ids: Sequence[int],
     temperature: float,
-    generator: torch.Generator,
+    generator: Generator,
     batch_size: int,
 ) -> list[Generation]:
     """One answer to every prompt, in the order given; similar lengths share a batch."""
@@ -66,7 +73,7 @@ def sample_answers(
             max_new_tokens=max_new_tokens,
             stop_ids=stop_ids,
             temperature=temperature,
-            generator=generator,
+            generator=[generator[i] for i in batch] if isinstance(generator, Sequence) else generator,
         )
         for i, generation in zip(batch, generations, strict=True):
             answers[i] = generation

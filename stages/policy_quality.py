@@ -40,10 +40,8 @@ def total_rewards(answers: Sequence[Answer], rewards: Sequence[Reward], tools: R
 def quality_of(
     policy: Any, heldout: Sequence[Instruction], config: "PpoConfig", tools: RewardTools, *, seed: int
 ) -> PolicyQuality:
-    """Measure `policy`; the same seed samples with the same random numbers."""
-    import torch
-
-    from models.rollout import sample_answers
+    """Measure `policy`; with the same seed, a prompt's answer is sampled with the same random numbers."""
+    from models.rollout import generators, sample_answers
 
     sampling = config.sampling
     chosen = evenly(heldout, config.num_heldout_prompts)
@@ -53,7 +51,7 @@ def quality_of(
         max_new_tokens=sampling.max_new_tokens,
         stop_ids=tools.template.stop_ids,
         temperature=sampling.temperature,
-        generator=torch.Generator(device=policy.device).manual_seed(seed),
+        generator=generators(seed, len(chosen)),
         batch_size=sampling.batch_size,
     )
     answers = [

@@ -1,10 +1,10 @@
 """PPO: reinforcement learning from the reward model and the answers' checks, with a KL penalty to the SFT model.
 
-An iteration samples answers to training prompts, rewards them (stages/rewards), and makes a few epochs of clipped
-updates on them; the loop is `models.trainer`. Reward and accuracy are measured on held-out prompts before and after:
-`ppo/reward` of answers sampled with the same seeds, `ppo/greedy_reward` and `ppo/accuracy` of greedy ones. The gain is
-given in standard errors of the paired difference. A run that carries no signal, leaves the reference too far or stops
-answering ends with an error.
+An iteration samples several answers to each training prompt, rewards them (stages/rewards) relative to each other,
+and makes a few epochs of clipped updates on them; the loop is `models.trainer`. Reward and accuracy are measured on
+held-out prompts before and after: `ppo/reward` of answers sampled with the same random numbers, `ppo/greedy_reward` and
+`ppo/accuracy` of greedy ones. The gain is given in standard errors of the paired difference. A run that carries no
+signal, leaves the reference too far or stops answering ends with an error.
 
 Artifact `model`: a Hugging Face model directory with its tokenizer (see `models.export`).
 """
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class Sampling(StageModel):
     """How answers are sampled."""
 
-    prompts_per_iteration: PositiveInt = Field(default=64, description="prompts of one iteration")
+    prompts_per_iteration: PositiveInt = Field(default=128, description="prompts of one iteration")
     samples_per_prompt: PositiveInt = Field(default=2, description="answers to each prompt")
     temperature: PositiveFloat = Field(default=1.0, description="sampling temperature")
     max_prompt_tokens: PositiveInt = Field(default=160, description="longest prompt, in tokens; others are left out")
@@ -44,17 +44,19 @@ class Sampling(StageModel):
 class PpoConfig(StageModel):
     """Everything about one PPO run."""
 
-    iterations: PositiveInt = Field(default=10, description="rollouts, each followed by `epochs` passes over it")
+    iterations: PositiveInt = Field(default=16, description="rollouts, each followed by `epochs` passes over it")
     epochs: PositiveInt = Field(default=1, description="passes over an iteration's answers")
-    steps_per_epoch: PositiveInt = Field(default=4, description="optimizer steps that share an iteration's answers")
+    steps_per_epoch: PositiveInt = Field(default=2, description="optimizer steps that share an iteration's answers")
     micro_batch_size: PositiveInt = Field(default=32, description="answers in one forward pass")
     sampling: Sampling = Field(default=Sampling(), description="how answers are sampled")
     rewards: tuple[AnyReward, ...] = Field(
-        default=(RewardModelScore(), AnswerCheck()), min_length=1, description="what is summed to the reward"
+        default=(RewardModelScore(weight=0.25), AnswerCheck()), min_length=1, description="what is summed to the reward"
     )
-    learning_rate: PositiveFloat = Field(default=1e-4, description="Adam, policy")
-    critic_learning_rate: PositiveFloat = Field(default=3e-4, description="Adam, critic")
-    kl_coef: NonNegativeFloat = Field(default=0.05, description="weight of the per-token KL penalty")
+    learning_rate: PositiveFloat = Field(default=2e-4, description="Adam, policy, peak")
+    critic_learning_rate: PositiveFloat = Field(default=3e-4, description="Adam, critic, peak")
+    warmup_ratio: float = Field(default=0.1, ge=0, lt=1, description="share of the steps, 0-1")
+    min_learning_rate_ratio: float = Field(default=0.05, ge=0, le=1, description="end of the cosine, 0-1 of the peak")
+    kl_coef: NonNegativeFloat = Field(default=0.3, description="weight of the per-token KL penalty in the reward")
     max_kl: PositiveFloat = Field(default=1.0, description="mean KL to the reference, nats a token, that ends the run")
     gamma: float = Field(default=1.0, ge=0, le=1, description="discount")
     lam: float = Field(default=0.95, ge=0, le=1, description="GAE's lambda")
@@ -64,7 +66,7 @@ class PpoConfig(StageModel):
     sft_loss_weight: NonNegativeFloat = Field(default=0.2, description="weight of the SFT loss against forgetting")
     sft_batch_size: PositiveInt = Field(default=16, description="conversations in the SFT loss of one step")
     max_grad_norm: PositiveFloat = Field(default=1.0, description="gradient norm above which it is scaled down")
-    num_heldout_prompts: PositiveInt = Field(default=300, description="held-out prompts for reward and accuracy")
+    num_heldout_prompts: PositiveInt = Field(default=600, description="held-out prompts for reward and accuracy")
 
     @model_validator(mode="after")
     def _every_step_has_answers(self) -> "PpoConfig":
@@ -98,7 +100,7 @@ def run(config: PpoConfig, inputs: PpoInputs, ctx: StageContext) -> PpoOutputs:
     import torch
 
     from models.export import load_model, load_reward_model, save_model
-    from models.ppo_loss import ActorCritic
+    from models.ppo_loss import ActorCritic, critic_of
     from models.tokenizer import ChatTemplate, load_tokenizer
     from models.trainer import TrainingDivergedError
 
@@ -112,7 +114,7 @@ def run(config: PpoConfig, inputs: PpoInputs, ctx: StageContext) -> PpoOutputs:
     heldout = _within_length(config, template, read_records(records_dir / "heldout.jsonl", Instruction), "held-out")
     train = _within_length(config, template, read_records(records_dir / "train.jsonl", Instruction), "training")
     before = quality_of(policy, heldout, config, tools, seed=ctx.seed)
-    networks = ActorCritic(policy, load_reward_model(reward_dir))
+    networks = ActorCritic(policy, critic_of(load_reward_model(reward_dir)))
     try:
         _train(config, networks, load_model(model_dir), train, tools, ctx)
     except (TrainingDivergedError, RuntimeError) as error:
@@ -146,7 +148,6 @@ def _train(
 ) -> None:
     from models.checkpoint import StateRegistry
     from models.ppo_loss import PpoLoss, PpoLossConfig, PpoMicroBatch, build_ppo_optimizer
-    from models.schedule import ConstantSchedule
     from models.trainer import Callbacks, Trainer, TrainerConfig
     from stages.ppo_steps import PpoSteps
 
@@ -160,7 +161,6 @@ def _train(
             sft_loss_weight=config.sft_loss_weight,
         ),
     )
-    num_steps = config.iterations * config.epochs * config.steps_per_epoch
     registry = StateRegistry({})
     registry.register("ppo.generator", steps.generator)
     registry.register("ppo.order", steps.order)
@@ -174,10 +174,10 @@ def _train(
             policy_learning_rate=config.learning_rate,
             critic_learning_rate=config.critic_learning_rate,
         ),
-        schedule=ConstantSchedule(),
+        schedule=steps,
         registry=registry,
-        config=TrainerConfig(num_steps=num_steps, max_grad_norm=config.max_grad_norm),
-        callbacks=Callbacks(on_step=lambda report: _log_step(report, num_steps, ctx)),
+        config=TrainerConfig(num_steps=steps.num_steps, max_grad_norm=config.max_grad_norm),
+        callbacks=Callbacks(on_step=lambda report: _log_step(report, steps.num_steps, ctx)),
     )
     trainer.run(steps.micro_batches_at, loss_of)
 

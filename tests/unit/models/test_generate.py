@@ -60,6 +60,40 @@ def test_sampling_is_a_function_of_the_generator_and_logprobs_are_the_models_own
     assert sample(0) == sample(0) != sample(1)
 
 
+def test_with_a_generator_a_row_an_answer_does_not_depend_on_the_batch() -> None:
+    def sampled(rows: list[int]) -> list[list[int]]:
+        results = generate(
+            tiny_glm(),
+            [PROMPTS[row] for row in rows],
+            max_new_tokens=5,
+            stop_ids=[],
+            temperature=1.5,
+            generator=[torch.Generator().manual_seed(row) for row in rows],
+        )
+        return [result.token_ids for result in results]
+
+    together = sampled([0, 1, 2, 3])
+    assert together == [sampled([row])[0] for row in range(4)] == sampled([3, 2, 1, 0])[::-1]
+    with pytest.raises(ValueError, match="generator: want one for each of 4 prompts, got 1"):
+        generate(tiny_glm(), PROMPTS, max_new_tokens=1, stop_ids=[], generator=[torch.Generator()])
+
+
+def test_a_generator_a_row_samples_the_models_distribution() -> None:
+    probs = tiny_glm()(torch.tensor([[1, 2, 3]])).logits[0, -1].softmax(-1)
+    draws = 4000
+    results = generate(
+        tiny_glm(),
+        [[1, 2, 3]] * draws,
+        max_new_tokens=1,
+        stop_ids=[],
+        temperature=1.0,
+        generator=[torch.Generator().manual_seed(row) for row in range(draws)],
+    )
+    counts = torch.bincount(torch.tensor([result.token_ids[0] for result in results]), minlength=len(probs))
+    chi_square = ((counts - draws * probs) ** 2 / (draws * probs)).sum()
+    assert abs(chi_square - (len(probs) - 1)) < 5 * (2 * (len(probs) - 1)) ** 0.5  # its mean and standard deviation
+
+
 def test_a_tiny_top_p_is_greedy() -> None:
     greedy = generate(tiny_glm(), PROMPTS, max_new_tokens=5, stop_ids=[])
     nucleus = generate(tiny_glm(), PROMPTS, max_new_tokens=5, stop_ids=[], temperature=1.0, top_p=1e-6)

@@ -10,6 +10,7 @@ from models.ppo import (
     kl,
     masked_mean,
     policy_loss,
+    relative_to_prompt,
     token_rewards,
     value_loss,
     whiten,
@@ -157,3 +158,16 @@ def test_explained_variance_is_one_for_a_perfect_critic_and_zero_for_a_constant_
 
 def test_entropy_of_the_uniform_distribution_is_log_of_the_vocabulary():
     torch.testing.assert_close(entropy(torch.zeros(1, 1, 64)), torch.tensor([[64.0]]).log())
+
+
+def test_a_prompts_level_does_not_reach_the_relative_rewards():
+    rewards = torch.tensor([[1.0, 2.0, 6.0], [0.0, 0.0, 0.0]])
+    relative, is_told_apart = relative_to_prompt(rewards)
+    assert relative.tolist() == [[-2.0, -1.0, 3.0], [0.0, 0.0, 0.0]]
+    assert is_told_apart.tolist() == [True, False]
+    torch.testing.assert_close(relative_to_prompt(rewards + torch.tensor([[5.0], [-3.0]]))[0], relative)
+
+
+def test_a_single_sample_keeps_its_reward():
+    relative, is_told_apart = relative_to_prompt(torch.tensor([[1.0], [0.0]]))
+    assert (relative.tolist(), is_told_apart.tolist()) == ([[1.0], [0.0]], [True, True])

@@ -7,9 +7,10 @@ from models.ppo_loss import (
     PpoLossConfig,
     PpoMicroBatch,
     build_ppo_optimizer,
+    critic_of,
     pad_conversations,
 )
-from models.rollout import evaluate_answers, pad_answers, with_advantages
+from models.rollout import answer_values, evaluate_answers, pad_answers, with_advantages
 from tests.support.tiny_glm import tiny_glm, tiny_reward_model
 
 CONFIG = PpoLossConfig(clip_range=0.2, value_clip_range=0.5, value_loss_weight=0.5, sft_loss_weight=0.3)
@@ -84,3 +85,11 @@ def test_policy_and_critic_learn_at_their_own_rates():
     rate_of = {id(p): group["peak_lr"] for group in optimizer.param_groups for p in group["params"]}
     assert {rate_of[id(p)] for p in both.policy.parameters()} == {1e-4}
     assert {rate_of[id(p)] for p in both.critic.parameters()} == {1e-2}
+
+
+def test_a_critic_starts_from_the_reward_models_backbone_and_values_everything_at_zero():
+    scorer = tiny_reward_model()
+    critic = critic_of(tiny_reward_model())
+    assert all(torch.equal(a, b) for a, b in zip(critic.model.parameters(), scorer.model.parameters(), strict=True))
+    tokens = pad_answers([[5, 6, 7]], [[8, 9]], pad_id=0, device="cpu")
+    assert not answer_values(critic, tokens).any() and answer_values(scorer, tokens).any()

@@ -73,7 +73,10 @@ def test_the_same_call_gives_the_same_bytes(inputs):
 def test_a_constant_reward_is_refused(inputs):
     root, given = inputs
     constant = CONFIG.model_copy(update={"rewards": (AnswerCheck(right=1.0, wrong=1.0),)})
-    with pytest.raises(BadSpecError, match=r"ppo: rewards: want answers that are told apart, got 1\.0"):
+    with pytest.raises(
+        BadSpecError,
+        match=r"ppo: rewards: want prompts whose answers are told apart, got none of 16 \(the first reward is 1\.0\)",
+    ):
         STAGE.run(constant, given, context(root, "d", STAGE))
 
 

@@ -1,3 +1,5 @@
+from typing import Literal
+
 import pytest
 import torch
 
@@ -6,10 +8,20 @@ from models.ppo_loss import ActorCritic, Conversations
 from models.tokenizer import ChatTemplate, load_tokenizer
 from stages.ppo import STAGE, PpoConfig, Sampling
 from stages.ppo_steps import PpoSteps
-from stages.rewards.base import RewardTools
+from stages.rewards.base import Reward, RewardTools
 from stages.rewards.reward_model import RewardModelScore
 from tests.support.tiny_alignment import context
 from tests.support.tiny_release import instructions, write_model, write_reward_model
+
+
+class FirstIsBetter(Reward):
+    """Tells the two samples of the first prompt apart, and no others."""
+
+    kind: Literal["first"] = "first"
+
+    def rewards(self, answers, tools):
+        return [1.0, *[0.0] * (len(answers) - 1)]
+
 
 CONFIG = PpoConfig(
     epochs=2,
@@ -40,7 +52,29 @@ def test_every_epoch_walks_through_every_answer_once(tmp_path):
     parts = [[part.part for part in made.micro_batches_at(step)] for step in range(4)]
     first, second = parts[0] + parts[1], parts[2] + parts[3]
     assert {id(rollout) for rollout in first} == {id(rollout) for rollout in second}
-    assert sum(len(rollout.reward_B) for rollout in first) == 16
+    assert sum(len(rollout.reward_B) for rollout in first) == 16  # no two samples of a prompt are worth the same here
+    rewards = torch.cat([rollout.reward_B for rollout in first])
+    torch.testing.assert_close(rewards.sum(), torch.tensor(0.0), atol=1e-5, rtol=0)
+
+
+def test_prompts_whose_answers_are_worth_the_same_are_left_out(tmp_path):
+    made = steps(tmp_path, sft_loss_weight=0.0, rewards=(FirstIsBetter(),))
+    parts = made.micro_batches_at(0) + made.micro_batches_at(1)
+    rewards = torch.cat([part.part.reward_B for part in parts])
+    # one micro-batch for two steps: it is used in both
+    assert sorted(rewards.tolist()) == [-0.5, -0.5, 0.5, 0.5]
+
+
+def test_the_rate_rises_once_and_ends_low(tmp_path):
+    made = steps(tmp_path, iterations=10, warmup_ratio=0.1, min_learning_rate_ratio=0.05)
+    factors = []
+    for step in range(made.num_steps):
+        made._step = step
+        factors.append(made.factor(10**9))
+    peak = factors.index(max(factors))
+    assert factors[: peak + 1] == sorted(factors[: peak + 1])
+    assert factors[peak:] == sorted(factors[peak:], reverse=True)
+    assert (peak, factors[peak], round(factors[-1], 6)) == (3, 1.0, 0.05)
 
 
 def test_a_steps_micro_batches_share_its_token_count_and_bring_sft_conversations(tmp_path):
@@ -66,7 +100,7 @@ def test_a_policy_that_only_stops_is_refused(tmp_path):
     reference = made.reference
     for network in (policy, reference):  # the end token gets all the probability
         network.forward = _always(network.forward, end_id)
-    with pytest.raises(RuntimeError, match="iteration 0: want answers, got 100% empty ones"):
+    with pytest.raises(RuntimeError, match="step 1: want answers, got 100% empty ones"):
         made.micro_batches_at(0)
 
 
