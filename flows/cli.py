@@ -22,6 +22,7 @@ def build_parser() -> argparse.ArgumentParser:
     stage.add_argument("--spec", type=Path, required=True, help='JSON: {"config": {...}, "inputs": {...}, "seed": 0}')
     explain = commands.add_parser("explain", help="what made an artifact, as a tree down to the source files")
     explain.add_argument("ref", metavar="REF", help=_MODEL_HELP)
+    explain.add_argument("--all-files", action="store_true", help="every source file, not the first few of each source")
     runs = commands.add_parser("runs", help="list the runs, newest first")
     runs.add_argument("--limit", type=int, default=20, help="how many (default 20)")
     serve = commands.add_parser("serve", help="serve a model over HTTP (OpenAI's API)")

@@ -16,39 +16,71 @@ from stages import STAGE_NAMES, load_stage
 from stages.sources import Manifest
 
 MAX_SETTINGS = 12
-MAX_FILES = 20
+MAX_FILES = 20  # of a source of the user's
+MAX_PACKAGE_FILES = 2  # of a package: its name, version and digest say what its files are
 MAX_VALUE_CHARS = 60
 
 
-def provenance(ref: ArtifactRef, lineage: Lineage, store: LocalStore) -> Tree:
+def provenance(ref: ArtifactRef, lineage: Lineage, store: LocalStore, *, shows_all_files: bool = False) -> Tree:
     """The tree of one artifact. Raises BadSpecError when nothing is known about it."""
     if lineage.find_maker(ref.digest) is None and ref.kind != "source_manifest":
         raise BadSpecError(
             f"artifact {ref.short}: want one that a stage made, got none in the lineage at {lineage.url}"
         )
     root = Tree("")
-    _add(root, ref, "", lineage, store, seen=set())
+    _Provenance(lineage, store, shows_all_files).add(root, ref, "")
     return root.children[0]
 
 
-def _add(parent: Tree, ref: ArtifactRef, name: str, lineage: Lineage, store: LocalStore, *, seen: set[str]) -> None:
-    title = f"{name + ' = ' if name else ''}{ref.short} ({short_bytes(ref.num_bytes)})"
-    if ref.digest in seen:
-        parent.add(Text(f"{title}: shown above"))
-        return
-    seen.add(ref.digest)
-    record = lineage.find_maker(ref.digest)
-    if record is None:
-        branch = parent.add(Text(title))
-        for line in _sources(ref, store):
+class _Provenance:
+    """One walk; every artifact is shown once."""
+
+    def __init__(self, lineage: Lineage, store: LocalStore, shows_all_files: bool) -> None:
+        self.lineage = lineage
+        self.store = store
+        self.shows_all_files = shows_all_files
+        self.seen: set[str] = set()
+
+    def add(self, parent: Tree, ref: ArtifactRef, name: str) -> None:
+        """A branch for `ref`, with a branch for everything it was made from."""
+        title = f"{name + ' = ' if name else ''}{ref.short} ({short_bytes(ref.num_bytes)})"
+        if ref.digest in self.seen:
+            parent.add(Text(f"{title}: shown above"))
+            return
+        self.seen.add(ref.digest)
+        record = self.lineage.find_maker(ref.digest)
+        if record is None:
+            branch = parent.add(Text(title))
+            for line in self._sources(ref):
+                branch.add(Text(line))
+            return
+        branch = parent.add(Text(f"{title} <- {record.stage}"))
+        for line in _facts(record):
             branch.add(Text(line))
-        return
-    branch = parent.add(Text(f"{title} <- {record.stage}"))
-    for line in _facts(record):
-        branch.add(Text(line))
-    for input_name, value in record.inputs.items():
-        for label, child in _named(input_name, value):
-            _add(branch, child, label, lineage, store, seen=seen)
+        for input_name, value in record.inputs.items():
+            for label, child in _named(input_name, value):
+                self.add(branch, child, label)
+
+    def _sources(self, ref: ArtifactRef) -> Iterator[str]:
+        """What a source manifest lists: each source with version, license and hash, then its files by name."""
+        if ref.kind != "source_manifest":
+            yield "made outside of this lineage"
+            return
+        try:
+            manifest = Manifest.read(self.store.get(ref))
+        except ArtifactMissingError:
+            yield "its manifest is no longer in the store"
+            return
+        for source in manifest.sources:
+            size = short_bytes(sum(file.num_bytes for file in source.files))
+            name = f"{source.name} {source.version}".strip()
+            digest = f", archive sha256 {source.archive_sha256[:12]}" if source.archive_sha256 else ""
+            yield f"{source.kind} {name}: {len(source.files)} files, {size}, {source.license}{digest} in {source.root}"
+            limit = MAX_FILES if source.kind == "user" else MAX_PACKAGE_FILES
+            shown = source.files if self.shows_all_files else source.files[:limit]
+            yield from (f"  {file.path} sha256 {file.sha256[:12]}" for file in shown)
+            if len(shown) < len(source.files):
+                yield f"  and {len(source.files) - len(shown)} more files (--all-files shows them)"
 
 
 def _named(name: str, value: Any) -> Iterator[tuple[str, ArtifactRef]]:
@@ -101,24 +133,3 @@ def differences(config: Mapping[str, Any], defaults: Mapping[str, Any], prefix: 
         elif value != default:
             found[prefix + name] = json.dumps(value, ensure_ascii=False)[:MAX_VALUE_CHARS]
     return found
-
-
-def _sources(ref: ArtifactRef, store: LocalStore) -> Iterator[str]:
-    """What a source manifest lists: packages with version and hash, the user's files by name."""
-    if ref.kind != "source_manifest":
-        yield "made outside of this lineage"
-        return
-    try:
-        manifest = Manifest.read(store.get(ref))
-    except ArtifactMissingError:
-        yield "its manifest is no longer in the store"
-        return
-    for source in manifest.sources:
-        size = short_bytes(sum(file.num_bytes for file in source.files))
-        name = f"{source.name} {source.version}".strip()
-        digest = f", archive sha256 {source.archive_sha256[:12]}" if source.archive_sha256 else ""
-        yield f"{source.kind} {name}: {len(source.files)} files, {size}, {source.license}{digest} in {source.root}"
-        shown = source.files[:MAX_FILES] if source.kind == "user" else ()
-        yield from (f"  {file.path} sha256 {file.sha256[:12]}" for file in shown)
-        if len(shown) < len(source.files) and shown:
-            yield f"  and {len(source.files) - len(shown)} more files"

@@ -107,7 +107,7 @@ def run(config: IngestConfig, inputs: IngestInputs, ctx: StageContext) -> Ingest
 
 
 def _take(files: list[tuple[Source, SourceFile]], config: IngestConfig, ctx: StageContext) -> _Taken:
-    from stages.readers import UnreadableError, read_file
+    from stages.readers import WHAT_TO_DO, UnreadableError, read_file
 
     taken = _Taken(config.max_domain_bytes)
     reviews: list[Document] = []
@@ -121,7 +121,7 @@ def _take(files: list[tuple[Source, SourceFile]], config: IngestConfig, ctx: Sta
         try:
             documents = list(_documents(source, file, read_file(path, file.reader, file.path)))
         except UnreadableError as error:
-            ctx.log(f"warning: {path}: skipped, {error}; make it UTF-8 text or remove it")
+            ctx.log(f"warning: {path}: skipped, {error}; {WHAT_TO_DO[str(error)]}")
             taken.files_skipped[str(error)] += 1
             continue
         if file.reader.startswith("review"):

@@ -32,8 +32,18 @@ _CUTS = (
 _UNDERLINE = re.compile(r"^([=\-~^#*+\"'`.:_])\1{2,}\s*$")
 
 
+WHAT_TO_DO = {
+    "empty_file": "remove it",
+    "binary_file": "save its text as UTF-8, or remove it",
+    "not_utf8": "save it as UTF-8, or remove it",
+    "cannot_be_decompressed": "copy the archive again, or remove it",
+    "not_parquet": "write it as Parquet, or remove it",
+    "damaged_parquet": "write it again, or remove it",
+}
+
+
 class UnreadableError(Exception):
-    """The file is no document; the message is the reason in snake_case."""
+    """The file is no document; the message is the reason, a name of WHAT_TO_DO."""
 
 
 def read_file(path: Path, reader: Reader, name: str) -> Iterator[Passage]:

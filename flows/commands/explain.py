@@ -14,6 +14,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the tree."""
     settings = read_settings()
     ref = find_artifact(args.ref, settings)
-    tree = provenance(ref, Lineage(settings.resolved_lineage_url()), LocalStore(settings.store_dir))
+    lineage, store = Lineage(settings.resolved_lineage_url()), LocalStore(settings.store_dir)
+    tree = provenance(ref, lineage, store, shows_all_files=args.all_files)
     page().print(tree, markup=False)
     return 0

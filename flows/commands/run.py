@@ -6,9 +6,9 @@ import sys
 from contextlib import closing
 
 from flows.console import open_console, page
-from flows.plan import until
+from flows.plan import Step, until
 from flows.prefect_api import PrefectApi
-from flows.recipes import RECIPES, Recipe
+from flows.recipes import RECIPES
 from flows.stop import StopSwitch
 from flows.summary import Summary, print_summary
 from infra.errors import StopRequestedError
@@ -24,22 +24,24 @@ def run(args: argparse.Namespace) -> int:
     go_offline()
     settings, stop = read_settings(), StopSwitch()
     recipe = RECIPES[args.recipe]().changed(args.settings)
+    steps = until(recipe.steps(), args.until)
     with stop.listening(), closing(PrefectApi(settings)) as api:
         from prefect.exceptions import TerminationSignal  # after the API's settings are in the environment
 
         try:
-            summary = _run(args, recipe, settings, api, stop)
+            summary = _run(args, steps, settings, api, stop)
         except (KeyboardInterrupt, TerminationSignal, StopRequestedError):
             return _say_stopped(args, stop)
     _show(summary, is_json=args.json)
     return EXIT_DONE
 
 
-def _run(args: argparse.Namespace, recipe: Recipe, settings: Settings, api: PrefectApi, stop: StopSwitch) -> Summary:
+def _run(
+    args: argparse.Namespace, steps: tuple[Step, ...], settings: Settings, api: PrefectApi, stop: StopSwitch
+) -> Summary:
     from flows.run import LifecycleRun, RunRequest
     from flows.source_manifest import read_sources
 
-    steps = until(recipe.steps(), args.until)
     store = LocalStore(settings.store_dir)
     sources = read_sources(args.input, settings, store)
     lineage = Lineage(settings.resolved_lineage_url())

@@ -69,6 +69,9 @@ def test_the_tree_reaches_the_source_files_and_shows_each_artifact_once(lineage:
     assert "documents 7" in text and "min_bytes = 5" in text
     assert "pip django 5.2: 25 files, 250 B, BSD, archive sha256 ffffffffffff in /d" in text
     assert "19.txt sha256 eeeeeeeeeeee" in text and "20.txt" not in text and "and 5 more files" in text
+    assert "and 23 more files (--all-files shows them)" in text
+    everything = printed(provenance(ref(Model, "c"), lineage, store, shows_all_files=True))
+    assert everything.count("24.txt sha256 eeeeeeeeeeee") == 2 and "more files" not in everything
 
 
 def test_an_artifact_that_no_stage_made_is_refused(lineage: Lineage, store: LocalStore):

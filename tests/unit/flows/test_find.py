@@ -7,7 +7,7 @@ import pytest
 from flows import find
 from flows.find import KINDS, find_artifact, find_model
 from infra.artifacts import Model, RawCorpus
-from infra.errors import BadSpecError
+from infra.errors import ArtifactMissingError, BadSpecError
 from infra.settings import Settings
 from infra.store import LocalStore
 
@@ -30,6 +30,16 @@ def test_a_digest_prefix_with_or_without_its_kind_is_the_artifact(settings: Sett
     assert find_artifact(model.short, settings).model_dump() == model.model_dump()
     assert find_artifact(model.digest[:6], settings, ("model",)).model_dump() == model.model_dump()
     assert find_model(model.digest[:4], settings) == LocalStore(settings.store_dir).get(model)
+
+
+def test_a_model_with_a_changed_byte_is_not_served(settings: Settings, model: Model):
+    config = LocalStore(settings.store_dir).get(model) / "config.json"
+    config.write_text("[]")  # as long as before
+    with pytest.raises(ArtifactMissingError, match=r"has changed bytes; delete .* and re-run its stage"):
+        find_model(model.digest[:6], settings)
+    config.write_text("")
+    with pytest.raises(ArtifactMissingError, match=r"missing config\.json"):
+        find_model(model.digest[:6], settings)
 
 
 def test_a_directory_is_a_model_when_it_looks_like_one(settings: Settings, tmp_path: Path, model: Model):

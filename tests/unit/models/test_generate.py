@@ -94,6 +94,13 @@ def test_a_generator_a_row_samples_the_models_distribution() -> None:
     assert abs(chi_square - (len(probs) - 1)) < 5 * (2 * (len(probs) - 1)) ** 0.5  # its mean and standard deviation
 
 
+@pytest.mark.parametrize("temperature", [1e-5, 1e-30, 1e-300])
+def test_a_tiny_temperature_is_greedy(temperature: float) -> None:
+    greedy = generate(tiny_glm(), PROMPTS, max_new_tokens=5, stop_ids=[])
+    sampled = generate(tiny_glm(), PROMPTS, max_new_tokens=5, stop_ids=[], temperature=temperature)
+    assert [r.token_ids for r in greedy] == [r.token_ids for r in sampled]
+
+
 def test_a_tiny_top_p_is_greedy() -> None:
     greedy = generate(tiny_glm(), PROMPTS, max_new_tokens=5, stop_ids=[])
     nucleus = generate(tiny_glm(), PROMPTS, max_new_tokens=5, stop_ids=[], temperature=1.0, top_p=1e-6)

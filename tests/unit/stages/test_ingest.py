@@ -74,11 +74,17 @@ def test_one_changed_file_changes_only_its_own_document(bench: Ingested, tmp_pat
 
 def test_odd_files_are_skipped_named_and_counted(bench: Ingested, tmp_path: Path, capsys):
     folder = user_folder(tmp_path / "mine")
-    odd = {"empty.txt": b"", "binary.md": b"\x7fELF\0\0", "latin.txt": b"caf\xe9", "cut.txt.gz": b"\x1f\x8b\x08"}
+    odd = {
+        "empty.txt": b"",
+        "binary.md": b"\x7fELF\0\0",
+        "latin.txt": b"caf\xe9",
+        "cut.txt.gz": b"\x1f\x8b\x08",
+        "no.parquet": b"text",
+    }
     for name, data in odd.items():
         (folder / name).write_bytes(data)
     assert len(bench.ingest(folder)) == 25
-    reasons = {"binary_file": 1, "cannot_be_decompressed": 1, "empty_file": 1, "not_utf8": 1}
+    reasons = {"binary_file": 1, "cannot_be_decompressed": 1, "empty_file": 1, "not_parquet": 1, "not_utf8": 1}
     assert bench.report["files_skipped"] == reasons
     assert bench.report["files_in_manifest"] == 25 + sum(reasons.values())
     assert {n: v for n, v in bench.metrics.items() if "skipped" in n} == {
@@ -86,7 +92,7 @@ def test_odd_files_are_skipped_named_and_counted(bench: Ingested, tmp_path: Path
     }
     warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")]
     assert len(warnings) == len(odd)
-    assert f"warning: {folder}/latin.txt: skipped, not_utf8; make it UTF-8 text or remove it" in warnings
+    assert f"warning: {folder}/latin.txt: skipped, not_utf8; save it as UTF-8, or remove it" in warnings
 
 
 def test_a_broken_row_is_refused_with_its_file_and_line(bench: Ingested, tmp_path: Path):
