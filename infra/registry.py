@@ -19,6 +19,8 @@ MODEL_NAME = "glmflow"
 ALIASES = ("champion", "candidate", "previous")
 DIGEST_TAG, KIND_TAG, NUM_BYTES_TAG = "glmflow.digest", "glmflow.kind", "glmflow.num_bytes"
 LIFECYCLE_TAG, GATES_TAG = "glmflow.lifecycle", "glmflow.gates"
+_MAX_VERSIONS = 10_000
+_HOW_TO_REGISTER = "`glmflow run` registers what it releases"
 
 
 def connect(uri: str) -> Any:
@@ -58,13 +60,37 @@ class ModelRegistry:
             self._client.set_registered_model_alias(MODEL_NAME, "previous", champion.version)
         self._client.set_registered_model_alias(MODEL_NAME, "champion", version)
 
+    def promote_digest(self, digest_prefix: str, *, ignores_gates: bool = False) -> ArtifactRef:
+        """Make a registered model the champion. Raises BadSpecError for one that is unknown or failed its gates."""
+        versions = self._client.search_model_versions(f"name = '{MODEL_NAME}'", max_results=_MAX_VERSIONS)
+        found = [version for version in versions if version.tags[DIGEST_TAG].startswith(digest_prefix)]
+        if len(found) != 1:
+            raise BadSpecError(
+                f"model {digest_prefix!r}: want one registered model, got {len(found)} of {len(versions)}; "
+                "give candidate, previous or more of a digest that `glmflow run` released"
+            )
+        version = found[0]
+        if version.tags.get(GATES_TAG) != "passed" and not ignores_gates:
+            raise BadSpecError(
+                f"model {version.tags[DIGEST_TAG][:12]}: want one that passed its gates, got one that failed; "
+                "its report says which, and --even-if-gates-failed promotes it all the same"
+            )
+        self.promote(str(version.version))
+        return _ref_of(version)
+
+    def rollback(self) -> ArtifactRef:
+        """Champion and previous change places. Raises BadSpecError when there is no previous champion."""
+        champion, previous = self._by_alias("champion"), self._by_alias("previous")
+        if champion is None or previous is None:
+            raise BadSpecError("rollback: want a previous champion, got none; a second promoted model makes one")
+        self._client.set_registered_model_alias(MODEL_NAME, "champion", previous.version)
+        self._client.set_registered_model_alias(MODEL_NAME, "previous", champion.version)
+        return _ref_of(previous)
+
     def resolve(self, alias: str) -> ArtifactRef | None:
         """The artifact behind an alias; None when nothing has it."""
         version = self._by_alias(alias)
-        if version is None:
-            return None
-        tags = version.tags
-        return ArtifactRef(kind=tags[KIND_TAG], digest=tags[DIGEST_TAG], num_bytes=int(tags[NUM_BYTES_TAG]))
+        return None if version is None else _ref_of(version)
 
     def _by_alias(self, alias: str) -> Any | None:
         from mlflow.exceptions import MlflowException
@@ -113,13 +139,22 @@ class ModelRegistry:
         return str(version.version)
 
 
+def _ref_of(version: Any) -> ArtifactRef:
+    tags = version.tags
+    return ArtifactRef(kind=tags[KIND_TAG], digest=tags[DIGEST_TAG], num_bytes=int(tags[NUM_BYTES_TAG]))
+
+
+def open_registry(settings: Settings) -> ModelRegistry:
+    """The registry of this home. Raises BadSpecError when nothing was ever tracked there."""
+    uri = settings.resolved_tracking_uri()
+    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).is_file():
+        raise BadSpecError(f"registry: want a registered model, got none at {uri}; {_HOW_TO_REGISTER}")
+    return ModelRegistry(connect(uri), "")
+
+
 def resolve(alias: str, settings: Settings) -> ArtifactRef:
     """The artifact behind an alias. Raises BadSpecError when nothing has been registered under it."""
-    uri = settings.resolved_tracking_uri()
-    nothing = f"model {alias!r}: want a registered model, got none; `glmflow run` registers what passes its gates"
-    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).is_file():
-        raise BadSpecError(nothing)
-    ref = ModelRegistry(connect(uri), "").resolve(alias)
+    ref = open_registry(settings).resolve(alias)
     if ref is None:
-        raise BadSpecError(nothing)
+        raise BadSpecError(f"model {alias!r}: want a registered model, got none; {_HOW_TO_REGISTER}")
     return ref

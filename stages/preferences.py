@@ -3,7 +3,8 @@
 Chosen is an instruction's checked answer, rejected an answer that the SFT model sampled and that the check judged
 wrong; training instructions give training pairs, held-out ones held-out pairs. Pairs of a user's file join them. With
 `balance_lengths`, "better is longer" and "better is shorter" are equally frequent at every length difference, so that
-length alone predicts nothing (ChatGLM-RLHF, section 3.2).
+length alone predicts nothing (ChatGLM-RLHF, section 3.2). With `balance_answers`, an answer that is right somewhere (a
+label) is chosen as often as it is rejected, so that the label alone predicts nothing (stages.pair_balance).
 
 Artifact `preferences`: train.jsonl and heldout.jsonl of stages.records.Preference, report.json with every count.
 """
@@ -21,6 +22,7 @@ from infra.artifacts import Instructions, Model, Preferences
 from infra.errors import BadSpecError
 from stages.answers import evenly, is_correct
 from stages.contract import Headline, Stage, StageContext, StageModel
+from stages.pair_balance import balanced_by_label, balanced_by_length
 from stages.pair_file import file_sha256, read_pair_file
 from stages.records import Instruction, Preference, is_held_out, read_records, write_records, write_report
 
@@ -28,7 +30,7 @@ from stages.records import Instruction, Preference, is_held_out, read_records, w
 class PreferencesConfig(StageModel):
     """Everything about one collection of pairs."""
 
-    num_train_prompts: PositiveInt = Field(default=2000, description="training instructions to sample answers for")
+    num_train_prompts: PositiveInt = Field(default=3200, description="training instructions to sample answers for")
     num_heldout_prompts: PositiveInt = Field(default=700, description="held-out instructions to sample answers for")
     temperatures: tuple[PositiveFloat, ...] = Field(
         default=(1.0, 1.5), min_length=1, description="one answer to each prompt is sampled at each temperature"
@@ -38,6 +40,9 @@ class PreferencesConfig(StageModel):
         default=24, description="longest answer, in tokens; unfinished ones are dropped"
     )
     batch_size: PositiveInt = Field(default=64, description="answers sampled at a time")
+    balance_answers: bool = Field(
+        default=True, description="an answer that is right somewhere in its task wins as often as it loses"
+    )
     balance_lengths: bool = Field(default=True, description="make 'longer is better' and 'shorter is better' equal")
     pairs: Path | None = Field(default=None, description="user's .jsonl or .parquet file of prompt, chosen, rejected")
     pairs_sha256: str | None = Field(default=None, description="digest of that file; filled in, it makes the key")
@@ -127,13 +132,25 @@ class _Sampler:
                     rejected=answer,
                     origin="sampled",
                 )
-        pairs = list(found.values())
-        if not self.config.balance_lengths:
-            return pairs
-        gains = [self._num_tokens(pair.chosen) - self._num_tokens(pair.rejected) for pair in pairs]
-        kept = balanced(gains, random.Random(f"{self.ctx.seed} {split}"))
-        self.counts["dropped/unbalanced_length"] += len(pairs) - len(kept)
-        return [pairs[position] for position in kept]
+        return self._balanced(list(found.values()), instructions, random.Random(f"{self.ctx.seed} {split}"))
+
+    def _balanced(
+        self, pairs: list[Preference], instructions: Sequence[Instruction], rng: random.Random
+    ) -> list[Preference]:
+        """The pairs in which neither the answer's text nor its length gives the better one away."""
+        right = {(one.task, one.lang, one.messages[-1].content.strip()) for one in instructions}
+        is_label = [self.config.balance_answers and (p.task, p.lang, p.rejected) in right for p in pairs]
+        labels = [i for i in range(len(pairs)) if is_label[i]]
+        other = [i for i in range(len(pairs)) if not is_label[i]]
+        kept = balanced_by_label([_label_edge(pairs[i]) for i in labels])
+        self.counts["dropped/unbalanced_answer"] += len(labels) - len(kept)
+        labels = [labels[i] for i in kept]
+        if self.config.balance_lengths:
+            gains = [self._num_tokens(pairs[i].chosen) - self._num_tokens(pairs[i].rejected) for i in other]
+            kept = balanced_by_length(gains, rng)
+            self.counts["dropped/unbalanced_length"] += len(other) - len(kept)
+            other = [other[i] for i in kept]
+        return [pairs[i] for i in sorted(labels + other)]
 
     def _answers(self, instructions: Sequence[Instruction], split: str) -> list[tuple[int, str | None]]:
         """(instruction's position, answer or None if it did not end), sorted by position."""
@@ -174,15 +191,9 @@ class _Sampler:
         return len(self.template.encode_text(text))
 
 
-def balanced(length_gains: Sequence[int], rng: random.Random) -> list[int]:
-    """Positions to keep, ascending: as many with gain +d as with -d for every d, and all with gain 0."""
-    kept = [position for position, gain in enumerate(length_gains) if gain == 0]
-    for size in sorted({abs(gain) for gain in length_gains} - {0}):
-        longer = [position for position, gain in enumerate(length_gains) if gain == size]
-        shorter = [position for position, gain in enumerate(length_gains) if gain == -size]
-        count = min(len(longer), len(shorter))
-        kept += rng.sample(longer, count) + rng.sample(shorter, count)
-    return sorted(kept)
+def _label_edge(pair: Preference) -> tuple[str, str]:
+    """From the rejected to the chosen answer, each with its task: the same word elsewhere is another label."""
+    return f"{pair.task}/{pair.lang}/{pair.rejected}", f"{pair.task}/{pair.lang}/{pair.chosen}"
 
 
 def _pairs_of_the_file(config: PreferencesConfig, counts: Counter[str]) -> dict[str, list[Preference]]:

@@ -56,5 +56,28 @@ def test_registering_the_same_bytes_again_makes_no_second_version_and_keeps_prev
 
 def test_an_alias_of_nothing_is_refused_with_what_to_do(tracking_uri: str, tmp_path: Path):
     for settings in (Settings(home=tmp_path / "new"), Settings(home=tmp_path, tracking_uri=tracking_uri)):
-        with pytest.raises(BadSpecError, match="'champion': want a registered model, got none; `glmflow run`"):
+        with pytest.raises(BadSpecError, match=r"want a registered model, got none.*; `glmflow run`"):
             resolve("champion", settings)
+
+
+def test_promotion_by_hand_wants_one_model_that_passed_its_gates(registry: ModelRegistry):
+    release(registry, "a", is_approved=True)
+    release(registry, "b", is_approved=False)
+    with pytest.raises(BadSpecError, match="model bbbbbbbbbbbb: want one that passed its gates, got one that failed"):
+        registry.promote_digest("bb")
+    with pytest.raises(BadSpecError, match="model 'c': want one registered model, got 0 of 2"):
+        registry.promote_digest("c")
+    assert aliases(registry) == {"champion": "a", "candidate": "b", "previous": None}
+    assert registry.promote_digest("bb", ignores_gates=True).digest == "b" * 64
+    assert aliases(registry) == {"champion": "b", "candidate": "b", "previous": "a"}
+
+
+def test_a_rollback_undoes_a_promotion_and_a_second_one_undoes_the_first(registry: ModelRegistry):
+    release(registry, "a", is_approved=True)
+    with pytest.raises(BadSpecError, match="rollback: want a previous champion, got none"):
+        registry.rollback()
+    release(registry, "b", is_approved=True)
+    assert registry.rollback().digest == "a" * 64
+    assert aliases(registry) == {"champion": "a", "candidate": "b", "previous": "b"}
+    registry.rollback()
+    assert aliases(registry) == {"champion": "b", "candidate": "b", "previous": "a"}

@@ -1,19 +1,19 @@
 """Laws of the preferences stage."""
 
 import json
-import random
+from collections import Counter
 
 import pytest
 from pydantic import ValidationError
 
 from infra.errors import BadSpecError
 from stages.answers import is_correct
-from stages.preferences import STAGE, PreferencesConfig, PreferencesInputs, balanced
+from stages.preferences import STAGE, PreferencesConfig, PreferencesInputs
 from stages.records import Preference, read_records
 from tests.support.tiny_alignment import context, metrics, store_instructions, store_model
 from tests.support.tiny_release import instructions
 
-CONFIG = PreferencesConfig(max_new_tokens=24, temperatures=(1.5,) * 8, balance_lengths=False)
+CONFIG = PreferencesConfig(max_new_tokens=24, temperatures=(1.5,) * 8, balance_lengths=False, balance_answers=False)
 
 
 @pytest.fixture(scope="module")
@@ -76,10 +76,16 @@ def test_no_pair_is_refused_with_what_to_change(made):
         STAGE.run(CONFIG.model_copy(update={"max_new_tokens": 1}), inputs, context(root, "e", STAGE))
 
 
-def test_balancing_makes_longer_and_shorter_equally_frequent_at_every_difference():
-    gains = [0, 1, 1, -1, 2, -3, -3, 3, -1, 1]
-    kept = [gains[position] for position in balanced(gains, random.Random(0))]
-    assert sorted(kept) == [-3, -1, -1, 0, 1, 1, 3]
+def test_with_balance_every_right_answer_of_a_task_wins_as_often_as_it_loses(made):
+    root, inputs, _, _ = made
+    ctx = context(root, "f", STAGE)
+    config = CONFIG.model_copy(update={"balance_answers": True, "temperatures": (1.0,) * 8})
+    directory = ctx.store.get(STAGE.run(config, inputs, ctx).preferences)
+    for split, count in (("train", 20), ("heldout", 12)):
+        right = {(one.task, one.messages[-1].content) for one in instructions(count, split)}
+        pairs = read_records(directory / f"{split}.jsonl", Preference)
+        closed = [pair for pair in pairs if (pair.task, pair.rejected) in right]
+        assert Counter((p.task, p.chosen) for p in closed) == Counter((p.task, p.rejected) for p in closed)
 
 
 def test_an_unknown_setting_is_refused():

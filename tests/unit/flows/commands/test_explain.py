@@ -23,7 +23,7 @@ def test_an_artifact_is_explained_by_its_prefix(tmp_path: Path, monkeypatch, cap
     outputs = {"corpus": ref.model_dump()}
     item = record("ingest", "x", {}).model_copy(update={"outputs": outputs, "inputs": {}, "config": {}})
     Lineage(settings.resolved_lineage_url()).commit(item, [])
-    assert run(argparse.Namespace(ref=ref.digest[:8])) == 0
+    assert run(argparse.Namespace(ref=ref.digest[:8], all_files=False)) == 0
     assert capsys.readouterr().out.startswith(f"{ref.short} (1 B) <- ingest")
     with pytest.raises(BadSpecError, match="want an artifact in"):
-        run(argparse.Namespace(ref="0123abcd"))
+        run(argparse.Namespace(ref="0123abcd", all_files=False))
