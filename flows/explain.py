@@ -11,7 +11,7 @@ from flows.headline import HeadlineValue, short_bytes, short_duration
 from infra.artifacts import ArtifactRef
 from infra.errors import ArtifactMissingError, BadSpecError
 from infra.lineage import Lineage, StageRecord
-from infra.store import LocalStore
+from infra.stores.base import Store
 from stages import STAGE_NAMES, load_stage
 from stages.sources import Manifest
 
@@ -20,7 +20,7 @@ MAX_FILES = 20
 MAX_VALUE_CHARS = 60
 
 
-def provenance(ref: ArtifactRef, lineage: Lineage, store: LocalStore) -> Tree:
+def provenance(ref: ArtifactRef, lineage: Lineage, store: Store) -> Tree:
     """The tree of one artifact. Raises BadSpecError when nothing is known about it."""
     if lineage.find_maker(ref.digest) is None and ref.kind != "source_manifest":
         raise BadSpecError(
@@ -31,7 +31,7 @@ def provenance(ref: ArtifactRef, lineage: Lineage, store: LocalStore) -> Tree:
     return root.children[0]
 
 
-def _add(parent: Tree, ref: ArtifactRef, name: str, lineage: Lineage, store: LocalStore, *, seen: set[str]) -> None:
+def _add(parent: Tree, ref: ArtifactRef, name: str, lineage: Lineage, store: Store, *, seen: set[str]) -> None:
     title = f"{name + ' = ' if name else ''}{ref.short} ({short_bytes(ref.num_bytes)})"
     if ref.digest in seen:
         parent.add(Text(f"{title}: shown above"))
@@ -103,7 +103,7 @@ def differences(config: Mapping[str, Any], defaults: Mapping[str, Any], prefix: 
     return found
 
 
-def _sources(ref: ArtifactRef, store: LocalStore) -> Iterator[str]:
+def _sources(ref: ArtifactRef, store: Store) -> Iterator[str]:
     """What a source manifest lists: packages with version and hash, the user's files by name."""
     if ref.kind != "source_manifest":
         yield "made outside of this lineage"

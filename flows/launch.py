@@ -24,7 +24,7 @@ from infra.errors import BadSpecError, GlmflowError, RetryableError, StageFailed
 from infra.lineage import Lineage, StageRecord
 from infra.process import ChildProcess, child_environment
 from infra.settings import Settings
-from infra.store import LocalStore
+from infra.stores.base import Store
 from stages.contract import Stage, StageModel, json_of
 from stages.execution import StageKey, find_finished
 
@@ -70,7 +70,7 @@ class Launcher:
 
     settings: Settings
     lineage: Lineage
-    store: LocalStore
+    store: Store
     stop: StopSwitch
     command: Sequence[str] = STAGE_COMMAND
     grace_s: float = GRACE_S
