@@ -132,12 +132,15 @@ class Launcher:
         return code, peak_rss_bytes
 
     def _environment(self) -> dict[str, str]:
-        """The settings spelled out, so that the stage means the same home and databases as we do."""
+        """The settings spelled out, so that the stage means the same home, store and databases as we do."""
         return child_environment(
             PYTHONUNBUFFERED="1",
             GLMFLOW_HOME=str(self.settings.root),
             GLMFLOW_LINEAGE_URL=self.settings.resolved_lineage_url(),
             GLMFLOW_THREADS=str(self.settings.threads),
+            GLMFLOW_STORE_URL=self.settings.store_url,
+            GLMFLOW_S3_ENDPOINT_URL=self.settings.s3_endpoint_url,
+            GLMFLOW_STORE_CACHE_BYTES=str(self.settings.store_cache_bytes),
         )
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter
 
-from infra.artifacts import ArtifactRef, FileEntry, list_files, tree_digest
+from infra.artifacts import ArtifactRef, FileEntry, tree_digest
 from infra.errors import ArtifactMissingError, BadSpecError
 
 Ref = TypeVar("Ref", bound=ArtifactRef)
@@ -76,11 +76,10 @@ def parse_list(data: bytes, ref: ArtifactRef) -> tuple[FileEntry, ...]:
     return files
 
 
-def files_to_store(directory: Path, ref_type: type[Ref]) -> tuple[FileEntry, ...]:
-    """The files of a directory that is to become an artifact, hashed."""
+def require_directory(directory: Path, ref_type: type[Ref]) -> None:
+    """Raise ValueError for what cannot become an artifact."""
     if not directory.is_dir():
         raise ValueError(f"artifact {ref_type.__name__}: want a directory to store, got {directory}")
-    return list_files(directory)
 
 
 def only_one(digest_prefix: str, num_found: int) -> bool:

@@ -31,9 +31,10 @@ NUM_CONNECTIONS = 10
 PART_BYTES = 16 * 2**20
 NUM_ATTEMPTS = 5
 HASH_KEY = "sha256"  # the metadata that holds a file's hash
-_TRANSFERS = TransferConfig(
+TRANSFERS = TransferConfig(
     multipart_threshold=PART_BYTES,
     multipart_chunksize=PART_BYTES,
+    io_chunksize=2**20,
     max_concurrency=NUM_CONNECTIONS,
     preferred_transfer_client="classic",  # the other one checks with other algorithms, where it is installed
 )
@@ -98,7 +99,7 @@ class Bucket:
 
     def upload(self, files: Sequence[tuple[Path, str, str]]) -> None:
         """Upload each (path, key, hash). One that another writer ended meanwhile is passed over: look again."""
-        with self._translated(), create_transfer_manager(self._client, _TRANSFERS) as manager:
+        with self._translated(), create_transfer_manager(self._client, TRANSFERS) as manager:
             uploads = [
                 manager.upload(str(path), self._name, self._prefix + key, extra_args={"Metadata": {HASH_KEY: sha256}})
                 for path, key, sha256 in files
@@ -109,7 +110,7 @@ class Bucket:
 
     def download(self, files: Sequence[tuple[str, Path]]) -> Iterator[Path]:
         """Download each (key, path); gives the paths in this order, each one when it is complete."""
-        with self._translated(), create_transfer_manager(self._client, _TRANSFERS) as manager:
+        with self._translated(), create_transfer_manager(self._client, TRANSFERS) as manager:
             downloads = [manager.download(self._name, self._prefix + key, str(path)) for key, path in files]
             for (_, path), download in zip(files, downloads, strict=True):
                 download.result()

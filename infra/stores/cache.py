@@ -4,24 +4,27 @@ Beside a copy lies `<digest>.lock`. Whoever reads or writes a copy holds that fi
 ends (also across exec), and a copy is removed only by who gets the exclusive one: so nothing that a running process
 uses is ever removed, and the kernel forgets the readers that were killed. The file's time is that of the last use.
 
-Not covered: file systems without flock (some network mounts).
+Not covered: file systems without flock (some network mounts); a power cut after which a file has its size but not its
+bytes (`verify_bytes` sees it, and fetches the copy again).
 """
 
 import fcntl
 import logging
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.artifacts import ArtifactRef, FileEntry
+from infra.artifacts import ArtifactRef
 from infra.stores.base import LIST_SUFFIX
 from infra.stores.local import LocalStore
 
 LOCK_SUFFIX = ".lock"
 _FETCH_SUFFIX = ".fetch"
+_COPY_PREFIX = ".copy-"
 _NAME_CHARS = 12  # how LocalStore begins the names of what is being written
 _log = logging.getLogger(__name__)
 _held: dict[Path, int] = {}  # of this process: the paths it was given are used long after the store object is gone
@@ -38,7 +41,7 @@ class Cache:
     """A local store whose artifacts may be removed, except those that a running process uses."""
 
     def __init__(self, root: Path, max_bytes: int) -> None:
-        self.local = LocalStore(root)
+        self.local = LocalStore(root, is_durable=False)  # the original is elsewhere
         self.max_bytes = max_bytes
 
     def hold(self, ref: ArtifactRef) -> None:
@@ -62,12 +65,20 @@ class Cache:
         finally:
             os.close(fd)
 
-    def add(self, directory: Path, ref: ArtifactRef, files: tuple[FileEntry, ...]) -> Path:
-        """The copy of a directory that was hashed already."""
-        if self.local.missing_files(ref):
-            self.make_room(ref.num_bytes)
-            self.local.add(directory, ref, files)
-        return self.local.path(ref)
+    @contextmanager
+    def copied(self, directory: Path) -> Iterator[Path]:
+        """A copy to be hashed and published; what was not published is removed after this block or by `make_room`."""
+        self.make_room(_tree_bytes(directory))
+        self.local.root.mkdir(parents=True, exist_ok=True)
+        copy = Path(tempfile.mkdtemp(prefix=_COPY_PREFIX, dir=self.local.root))
+        fd = os.open(copy, os.O_RDONLY)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            shutil.copytree(directory, copy, dirs_exist_ok=True)
+            yield copy
+        finally:
+            os.close(fd)
+            shutil.rmtree(copy, ignore_errors=True)
 
     def forget(self, ref: ArtifactRef) -> None:
         """Believe a copy that has changed no more: the next reader fetches it again."""
@@ -75,6 +86,8 @@ class Cache:
 
     def make_room(self, num_bytes: int) -> None:
         """Remove unused copies, the longest unused first, until `num_bytes` more are within the limit."""
+        for path in self.local.root.glob(f"{_COPY_PREFIX}*"):
+            _remove_abandoned(path)
         copies = sorted(self._copies(), key=lambda copy: copy.used_at)
         excess = sum(copy.num_bytes for copy in copies) + num_bytes - self.max_bytes
         for copy in copies:
@@ -128,6 +141,21 @@ def _remove(lock_path: Path) -> bool:
     finally:
         os.close(fd)
     return True
+
+
+def _remove_abandoned(copy: Path) -> None:
+    """Remove what a killed writer was copying; a running one has it locked."""
+    try:
+        fd = os.open(copy, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(copy, ignore_errors=True)
+    except BlockingIOError:
+        return
+    finally:
+        os.close(fd)
 
 
 def _lock(path: Path, how: int) -> int:

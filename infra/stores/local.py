@@ -16,18 +16,19 @@ from infra.stores.base import (
     Ref,
     Store,
     dump_list,
-    files_to_store,
     only_one,
     parse_list,
     place_of,
+    require_directory,
 )
 
 
 class LocalStore(Store):
-    """Artifacts below one directory."""
+    """Artifacts below one directory. `is_durable`: what was put is there after a power cut too."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, is_durable: bool = True) -> None:
         self.root = root
+        self._sync = _fsync if is_durable else _leave_to_system
 
     @property
     def place(self) -> str:
@@ -45,7 +46,8 @@ class LocalStore(Store):
 
     def put(self, directory: Path, ref_type: type[Ref]) -> Ref:
         """Copy `directory` in under its digest; repeating it is free, and repairs what was lost."""
-        files = files_to_store(directory, ref_type)
+        require_directory(directory, ref_type)
+        files = list_files(directory)
         ref = ref_type.of(files)
         self.add(directory, ref, files)
         return ref
@@ -69,7 +71,7 @@ class LocalStore(Store):
         """Make a checked directory beside its place the artifact, unless another writer was first."""
         target = self.path(ref)
         for entry in files:
-            _fsync(partial / entry.path)
+            self._sync(partial / entry.path)
         with _one_writer(target.parent):
             if self.missing_files(ref) == ():
                 return
@@ -78,9 +80,9 @@ class LocalStore(Store):
             partial.rename(target)
             entries = target.with_name(f".{target.name}.list")
             entries.write_bytes(dump_list(files))
-            _fsync(entries)
+            self._sync(entries)
             entries.replace(self.list_path(ref))
-            _fsync(target.parent)
+            self._sync(target.parent)
 
     def missing_files(self, ref: ArtifactRef) -> tuple[str, ...]:
         """Relative paths that are absent or have another size; ALL_FILES when the whole artifact is absent."""
@@ -141,3 +143,7 @@ def _fsync(path: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def _leave_to_system(_path: Path) -> None:
+    """The system writes it out in its own time."""

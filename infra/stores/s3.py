@@ -20,10 +20,10 @@ from infra.stores.base import (
     Ref,
     Store,
     dump_list,
-    files_to_store,
     only_one,
     parse_list,
     place_of,
+    require_directory,
 )
 from infra.stores.bucket import Bucket, ObjectMissingError
 from infra.stores.cache import Cache
@@ -46,20 +46,13 @@ class S3Store(Store):
 
     def put(self, directory: Path, ref_type: type[Ref]) -> Ref:
         """Copy `directory` in under its digest; repeating it is free, and goes on where one was killed."""
-        files = files_to_store(directory, ref_type)
-        ref = ref_type.of(files)
-        self._cache.hold(ref)
-        for _ in range(MAX_UPLOAD_ROUNDS):
-            lacking = self._lacking(ref, files)
-            if not lacking:
-                break
-            source = self._cache.add(directory, ref, files)
-            self._bucket.upload([(source / f.path, _key(ref, f), f.sha256) for f in lacking])
-        else:
-            raise RetryableError(
-                f"artifact {ref.short}: want all its files in {self.place}, got none of {lacking[0].path!r}; "
-                f"run the same command again"
-            )
+        require_directory(directory, ref_type)
+        with self._cache.copied(directory) as copy:  # the original may change meanwhile
+            files = list_files(copy)
+            ref = ref_type.of(files)
+            self._cache.hold(ref)
+            self._cache.local.publish(copy, ref, files)
+        self._upload(ref, files)
         self._commit(ref, files)
         return ref
 
@@ -122,6 +115,18 @@ class S3Store(Store):
         present = [f for f in files if sizes.get(_key(ref, f)) == f.num_bytes]
         hashes = dict(zip(present, self._bucket.hashes([_key(ref, f) for f in present]), strict=True))
         return [f for f in files if hashes.get(f) != f.sha256]
+
+    def _upload(self, ref: ArtifactRef, files: tuple[FileEntry, ...]) -> None:
+        source = self._cache.local.path(ref)
+        for _ in range(MAX_UPLOAD_ROUNDS):
+            lacking = self._lacking(ref, files)
+            if not lacking:
+                return
+            self._bucket.upload([(source / f.path, _key(ref, f), f.sha256) for f in lacking])
+        raise RetryableError(
+            f"artifact {ref.short}: want all its files in {self.place}, got none of {lacking[0].path!r}; "
+            f"run the same command again"
+        )
 
     def _commit(self, ref: ArtifactRef, files: tuple[FileEntry, ...]) -> None:
         data = dump_list(files)

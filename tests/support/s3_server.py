@@ -92,6 +92,11 @@ class S3Server:
             self._process.send_signal(signal_number)
             self._process.wait(timeout=60)
             self._process = None
+        for port in self.ports:  # it leaves its local sockets behind
+            for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
+                path.unlink()
+            for path in Path("/tmp").glob(f"seaweedfs-*-{port + GRPC_OFFSET}.sock"):
+                path.unlink()
 
 
 def _binary() -> str:

@@ -39,7 +39,7 @@ class LocalPlace:
     def open(self) -> Store:
         return LocalStore(self._root)
 
-    def keys(self) -> set[str]:
+    def stored_keys(self) -> set[str]:
         return set(bytes_below(self._root))
 
     def read(self, key: str) -> bytes:
@@ -91,8 +91,7 @@ class MemoryBucket:
     def download(self, files: Sequence[tuple[str, Path]]) -> Iterator[Path]:
         for key, path in files:
             self.downloaded.append(key)
-            data = self.read(key)
-            path.write_bytes(data[::-1] if key in self.spoilt else data)
+            path.write_bytes(self.read(key)[:: -1 if key in self.spoilt else 1])
             self.spoilt.discard(key)
             yield path
 
@@ -108,7 +107,7 @@ class MemoryPlace:
     def open(self) -> Store:
         return S3Store(self.bucket, Cache(next(self._homes), 2**40))
 
-    def keys(self) -> set[str]:
+    def stored_keys(self) -> set[str]:
         return set(self.bucket.objects)
 
     def read(self, key: str) -> bytes:
@@ -141,7 +140,7 @@ class S3Place:
     def open(self) -> Store:
         return open_store(self.settings())
 
-    def keys(self) -> set[str]:
+    def stored_keys(self) -> set[str]:
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{self.prefix}/")
         return {item["Key"].removeprefix(f"{self.prefix}/") for page in pages for item in page.get("Contents", ())}
 

@@ -24,9 +24,10 @@ from infra.artifacts import Model, list_files
 from infra.stores.cache import Cache
 cache = Cache(Path(sys.argv[1]), 2**40)
 for folder in map(Path, sys.argv[2:]):
-    files = list_files(folder)
-    cache.hold(Model.of(files))
-    cache.add(folder, Model.of(files), files)
+    with cache.copied(folder) as copy:
+        files = list_files(copy)
+        cache.hold(Model.of(files))
+        cache.local.publish(copy, Model.of(files), files)
 """
 WAIT = "print('ready', flush=True); sys.stdin.read()"
 EXEC = f"import os; os.execv(sys.executable, [sys.executable, '-c', '''import sys; {WAIT}'''])"
@@ -39,6 +40,14 @@ def folders(tmp_path: Path) -> list[Path]:
 
 def ref_of(folder: Path) -> Model:
     return Model.of(list_files(folder))
+
+
+def take_in(cache: Cache, folder: Path) -> Model:
+    with cache.copied(folder) as copy:
+        ref = ref_of(copy)
+        cache.hold(ref)
+        cache.local.publish(copy, ref, list_files(copy))
+    return ref
 
 
 def put_and_end(root: Path, *folders: Path) -> None:
@@ -89,8 +98,7 @@ def test_a_cache_that_is_all_in_use_goes_over_its_limit_and_says_so(
     cache = Cache(tmp_path / "cache", KILOBYTE)
     with caplog.at_level(logging.WARNING):
         for folder in folders[:2]:
-            cache.hold(ref_of(folder))
-            cache.add(folder, ref_of(folder), list_files(folder))
+            take_in(cache, folder)
     assert [cache.local.missing_files(ref_of(folder)) for folder in folders[:2]] == [(), ()]
     assert "want at most 1000 bytes, got 1000 more that are all in use; raise GLMFLOW_STORE_CACHE_BYTES" in caplog.text
 
@@ -105,8 +113,22 @@ def test_what_a_killed_process_had_begun_to_fetch_counts_and_goes_too(tmp_path: 
 
 def test_a_forgotten_copy_is_there_no_more(tmp_path: Path, folders: list[Path]):
     cache = Cache(tmp_path / "cache", 2**40)
-    ref = ref_of(folders[0])
-    cache.hold(ref)
-    assert cache.add(folders[0], ref, list_files(folders[0])) == cache.local.path(ref)
+    ref = take_in(cache, folders[0])
+    assert cache.local.missing_files(ref) == ()
     cache.forget(ref)
     assert cache.local.missing_files(ref) == (".",)
+
+
+def test_what_a_killed_process_was_copying_is_removed_and_what_a_running_one_copies_stays(
+    tmp_path: Path, folders: list[Path]
+):
+    cache = Cache(tmp_path / "cache", 2**40)
+    killed = "with cache.copied(folder): import os; os.kill(os.getpid(), 9)"
+    subprocess.run(
+        [sys.executable, "-c", PUT + killed, str(tmp_path / "cache"), str(folders[0])], check=False, cwd=ROOT
+    )
+    assert len(list(cache.local.root.glob(".copy-*"))) == 1
+    with cache.copied(folders[1]) as copy:
+        cache.make_room(0)
+        assert list(cache.local.root.glob(".copy-*")) == [copy]
+        assert bytes_below(copy) == bytes_below(folders[1])

@@ -38,12 +38,11 @@ def test_what_was_uploaded_before_a_kill_is_not_uploaded_again(place: MemoryPlac
     assert place.bucket.uploaded == [f"{place_of(ref)}/b"]
 
 
-def test_putting_what_is_there_uploads_and_copies_nothing(place: MemoryPlace, folder: Path, tmp_path: Path):
+def test_putting_what_is_there_uploads_nothing(place: MemoryPlace, folder: Path):
     place.open().put(folder, Model)
     place.bucket.uploaded.clear()
-    S3Store(place.bucket, Cache(tmp_path / "elsewhere", 2**40)).put(folder, Model)
+    place.open().put(folder, Model)
     assert place.bucket.uploaded == []
-    assert all(data == b"" for data in bytes_below(tmp_path / "elsewhere").values())
 
 
 def test_an_object_of_the_right_size_that_somebody_else_wrote_is_replaced(place: MemoryPlace, folder: Path):
@@ -101,4 +100,4 @@ def test_a_bucket_that_forgets_what_it_took_is_an_error_worth_a_retry(place: Mem
     place.bucket.upload = lambda files: None
     with pytest.raises(RetryableError, match="want all its files in s3://memory, got none of 'a'; run the same"):
         place.open().put(folder, Model)
-    assert place.keys() == set()
+    assert place.stored_keys() == set()
