@@ -5,7 +5,7 @@ is written last: an artifact without its list does not exist.
 """
 
 from abc import ABC, abstractmethod
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeVar
 
 from pydantic import TypeAdapter
@@ -69,8 +69,11 @@ def dump_list(files: tuple[FileEntry, ...]) -> bytes:
 
 
 def parse_list(data: bytes, ref: ArtifactRef) -> tuple[FileEntry, ...]:
-    """The list back. Raises ValueError for one that was cut, leads outside, or belongs to another artifact."""
+    """The list back. Raises ValueError for one that was cut, leads outside, is no tree, or is another artifact's."""
     files = _FILES.validate_json(data)
+    paths = {PurePosixPath(f.path) for f in files}
+    if len(paths) < len(files) or any(not paths.isdisjoint(path.parents) for path in paths):
+        raise ValueError(f"artifact {ref.short}: want files with names of their own, got one twice or below another")
     if tree_digest(files) != ref.digest:
         raise ValueError(f"artifact {ref.short}: want the list of its files, got that of {tree_digest(files)[:12]}")
     return files

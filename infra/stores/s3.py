@@ -1,8 +1,9 @@
 """Content-addressed artifact store in a bucket, with a local cache in front of it.
 
-Writing: the directory is copied into the cache, its files are uploaded with their hash as metadata, and when all are
-there the list of files is created; that is the commit, of several writers one wins, with equal bytes. A writer that was
-killed leaves complete objects and unfinished uploads: the next one uploads only what is missing, and then ends those.
+Writing: the directory is copied, the copy is hashed, its files are uploaded with their hash as metadata, and when all
+are there the list of files is created; that is the commit, of several writers one wins, with equal bytes. The copy then
+goes into the cache. A writer that was killed leaves complete objects and unfinished uploads: the next one uploads only
+what is missing, and then ends those.
 
 Reading: files are downloaded beside their place in the cache, hashed, and published together; what a killed reader had
 completed is kept. A wrong byte is refused, fetched once more, and then an error.
@@ -50,10 +51,10 @@ class S3Store(Store):
         with self._cache.copied(directory) as copy:  # the original may change meanwhile
             files = list_files(copy)
             ref = ref_type.of(files)
+            self._upload(copy, ref, files)
+            self._commit(ref, files)
             self._cache.hold(ref)
             self._cache.local.publish(copy, ref, files)
-        self._upload(ref, files)
-        self._commit(ref, files)
         return ref
 
     def get(self, ref: ArtifactRef) -> Path:
@@ -116,8 +117,7 @@ class S3Store(Store):
         hashes = dict(zip(present, self._bucket.hashes([_key(ref, f) for f in present]), strict=True))
         return [f for f in files if hashes.get(f) != f.sha256]
 
-    def _upload(self, ref: ArtifactRef, files: tuple[FileEntry, ...]) -> None:
-        source = self._cache.local.path(ref)
+    def _upload(self, source: Path, ref: ArtifactRef, files: tuple[FileEntry, ...]) -> None:
         for _ in range(MAX_UPLOAD_ROUNDS):
             lacking = self._lacking(ref, files)
             if not lacking:

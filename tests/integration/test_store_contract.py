@@ -109,6 +109,18 @@ def test_a_list_that_leads_outside_is_refused_and_nothing_is_written_there(place
     assert {k: v for k, v in bytes_below(tmp_path).items() if not k.endswith((".lock", ".fetch"))} == before
 
 
+@pytest.mark.parametrize("paths", [("a", "a"), ("a", "a/b"), ("a/b/c", "a/b")])
+def test_a_list_with_a_file_twice_or_below_another_file_is_refused(
+    place: Place, tmp_path: Path, paths: tuple[str, str]
+):
+    entry = list_files(make_folder(tmp_path / "a", {"f": b"1"}))[0]
+    entries = tuple(entry.model_copy(update={"path": path}) for path in paths)
+    ref = Model.of(entries)
+    place.write(place_of(ref) + LIST_SUFFIX, json.dumps([each.model_dump() for each in entries]).encode())
+    with pytest.raises(ArtifactMissingError, match=rf"artifact {ref.short} is not complete"):
+        place.open().get(ref)
+
+
 def test_an_artifact_of_another_kind_is_not_found(place: Place, tmp_path: Path):
     ref = place.open().put(make_folder(tmp_path / "a", {"f": b"1"}), Model)
     with pytest.raises(ArtifactMissingError, match=r"tokenizer:"):

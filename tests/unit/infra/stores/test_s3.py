@@ -96,6 +96,16 @@ def test_a_copy_whose_bytes_changed_is_fetched_again_when_bytes_are_verified(pla
     assert bytes_below(store.get(ref)) == FILES
 
 
+def test_a_copy_whose_bytes_changed_is_never_what_is_uploaded(place: MemoryPlace, folder: Path):
+    store = place.open()
+    ref = store.put(folder, Model)
+    (store.get(ref) / "b").write_bytes(b"xx")
+    for key in place.stored_keys():
+        place.delete(key)
+    store.put(folder, Model)
+    assert bytes_below(place.open().get(ref)) == FILES
+
+
 def test_a_bucket_that_forgets_what_it_took_is_an_error_worth_a_retry(place: MemoryPlace, folder: Path):
     place.bucket.upload = lambda files: None
     with pytest.raises(RetryableError, match="want all its files in s3://memory, got none of 'a'; run the same"):
