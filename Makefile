@@ -46,7 +46,8 @@ golden: $(STAMP)  ## record changed outputs again and print what changed; say wh
 e2e: setup  ## the tiny lifecycle under a real Prefect server: cached rerun, kill -9, no network
 	$(BIN)/python -m pytest -m slow tests/e2e $(ARGS)
 
-test-ci: e2e  ## what needs servers, processes to kill and minutes
+test-ci: setup  ## what needs servers, processes to kill and minutes: e2e, and the store on a real S3 server
+	$(BIN)/python -m pytest -m slow $(ARGS)
 
 test-nightly: setup  ## many kill points and seeds
 	$(BIN)/python -m pytest -m nightly $(ARGS)

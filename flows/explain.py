@@ -11,7 +11,7 @@ from flows.headline import HeadlineValue, short_bytes, short_duration
 from infra.artifacts import ArtifactRef
 from infra.errors import ArtifactMissingError, BadSpecError
 from infra.lineage import Lineage, StageRecord
-from infra.store import LocalStore
+from infra.stores.base import Store
 from stages import STAGE_NAMES, load_stage
 from stages.sources import Manifest
 
@@ -21,7 +21,7 @@ MAX_PACKAGE_FILES = 2  # of a package: its name, version and digest say what its
 MAX_VALUE_CHARS = 60
 
 
-def provenance(ref: ArtifactRef, lineage: Lineage, store: LocalStore, *, shows_all_files: bool = False) -> Tree:
+def provenance(ref: ArtifactRef, lineage: Lineage, store: Store, *, shows_all_files: bool = False) -> Tree:
     """The tree of one artifact. Raises BadSpecError when nothing is known about it."""
     if lineage.find_maker(ref.digest) is None and ref.kind != "source_manifest":
         raise BadSpecError(
@@ -35,7 +35,7 @@ def provenance(ref: ArtifactRef, lineage: Lineage, store: LocalStore, *, shows_a
 class _Provenance:
     """One walk; every artifact is shown once."""
 
-    def __init__(self, lineage: Lineage, store: LocalStore, shows_all_files: bool) -> None:
+    def __init__(self, lineage: Lineage, store: Store, shows_all_files: bool) -> None:
         self.lineage = lineage
         self.store = store
         self.shows_all_files = shows_all_files

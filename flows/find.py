@@ -7,7 +7,7 @@ from infra.artifacts import ArtifactRef
 from infra.errors import BadSpecError
 from infra.registry import ALIASES, resolve
 from infra.settings import Settings
-from infra.store import LocalStore
+from infra.stores.opening import open_store
 
 KINDS = tuple(
     str(value.model_fields["kind"].default)
@@ -28,14 +28,11 @@ def find_artifact(text: str, settings: Settings, kinds: tuple[str, ...] = KINDS)
             f"{text!r}: want {', '.join(ALIASES)}, or {MIN_PREFIX_CHARS} or more characters of a digest, alone or "
             f"after one of {', '.join(f'{k}:' for k in kinds)}"
         )
-    store = LocalStore(settings.store_dir)
+    store = open_store(settings)
     found = store.find(prefix, (kind,) if kind else kinds)
     if found is None:
-        raise BadSpecError(f"{text!r}: want an artifact in {store.root}, got none; `glmflow runs` lists what was made")
-    kind, digest = found
-    directory = store.root / kind / digest[:2] / digest
-    num_bytes = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
-    return ArtifactRef(kind=kind, digest=digest, num_bytes=num_bytes)
+        raise BadSpecError(f"{text!r}: want an artifact in {store.place}, got none; `glmflow runs` lists what was made")
+    return found
 
 
 def find_model(text: str, settings: Settings) -> Path:
@@ -44,7 +41,7 @@ def find_model(text: str, settings: Settings) -> Path:
         if not (Path(text) / "config.json").is_file():
             raise BadSpecError(f"model directory {text}: want a Hugging Face model with its config.json, got none")
         return Path(text)
-    store, ref = LocalStore(settings.store_dir), find_artifact(text, settings, MODEL_KINDS)
+    store, ref = open_store(settings), find_artifact(text, settings, MODEL_KINDS)
     store.verify_bytes(ref)
     return store.get(ref)
 

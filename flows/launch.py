@@ -24,7 +24,7 @@ from infra.errors import BadSpecError, GlmflowError, RetryableError, StageFailed
 from infra.lineage import Lineage, StageRecord
 from infra.process import ChildProcess, child_environment
 from infra.settings import Settings
-from infra.store import LocalStore
+from infra.stores.base import Store
 from stages.contract import Stage, StageModel, json_of
 from stages.execution import StageKey, find_finished
 
@@ -70,7 +70,7 @@ class Launcher:
 
     settings: Settings
     lineage: Lineage
-    store: LocalStore
+    store: Store
     stop: StopSwitch
     command: Sequence[str] = STAGE_COMMAND
     grace_s: float = GRACE_S
@@ -132,12 +132,15 @@ class Launcher:
         return code, peak_rss_bytes
 
     def _environment(self) -> dict[str, str]:
-        """The settings spelled out, so that the stage means the same home and databases as we do."""
+        """The settings spelled out, so that the stage means the same home, store and databases as we do."""
         return child_environment(
             PYTHONUNBUFFERED="1",
             GLMFLOW_HOME=str(self.settings.root),
             GLMFLOW_LINEAGE_URL=self.settings.resolved_lineage_url(),
             GLMFLOW_THREADS=str(self.settings.threads),
+            GLMFLOW_STORE_URL=self.settings.store_url,
+            GLMFLOW_S3_ENDPOINT_URL=self.settings.s3_endpoint_url,
+            GLMFLOW_STORE_CACHE_BYTES=str(self.settings.store_cache_bytes),
         )
 
 

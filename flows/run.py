@@ -26,7 +26,7 @@ from infra.artifacts import SourceManifest
 from infra.errors import StopRequestedError
 from infra.lineage import LifecycleRow, Lineage, MetricPoint, now
 from infra.settings import Settings
-from infra.store import LocalStore
+from infra.stores.base import Store
 from infra.tracking import RunStatus, Tracker, mark_killed
 from stages import load_stage
 
@@ -63,7 +63,7 @@ class LifecycleRun:
         self._stop = stop
         self._command = command
 
-    def run(self, sources: SourceManifest, store: LocalStore, lineage: Lineage, console: Console) -> Summary:
+    def run(self, sources: SourceManifest, store: Store, lineage: Lineage, console: Console) -> Summary:
         """Run the plan. Raises what ended it early, after everything was closed."""
         mark_killed(lineage, self.settings)
         lifecycle_id = f"{self.started_at:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"

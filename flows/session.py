@@ -11,7 +11,7 @@ from flows.plan import Step
 from infra.artifacts import SourceManifest
 from infra.lineage import Lineage
 from infra.settings import Settings
-from infra.store import LocalStore
+from infra.stores.base import Store
 from infra.tracking import Tracker
 
 
@@ -21,7 +21,7 @@ class Session:
 
     lifecycle_id: str
     settings: Settings
-    store: LocalStore
+    store: Store
     lineage: Lineage
     launcher: Launcher
     tracker: Tracker

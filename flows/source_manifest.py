@@ -6,10 +6,10 @@ from pathlib import Path
 
 from infra.artifacts import SourceManifest
 from infra.settings import Settings
-from infra.store import LocalStore
+from infra.stores.base import Store
 
 
-def read_sources(paths: Sequence[Path], settings: Settings, store: LocalStore) -> SourceManifest:
+def read_sources(paths: Sequence[Path], settings: Settings, store: Store) -> SourceManifest:
     """Hash every source file and put the manifest into the store. Raises BadSpecError for paths without documents."""
     from stages import demonstration, sources
 

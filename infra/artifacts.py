@@ -9,17 +9,23 @@ import json
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, StringConstraints
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]  # SHA-256, lower-case hex
 SHORT_DIGEST_CHARS = 12
+
+
+def _stays_inside(path: str) -> str:
+    if "\0" in path or any(part in {"", ".", ".."} for part in path.split("/")):
+        raise ValueError(f"file {path[:60]!r}: want a path that stays inside the artifact; do not use this artifact")
+    return path
 
 
 class FileEntry(BaseModel):
     """One file of an artifact."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    path: str = Field(description="path inside the artifact, with forward slashes")
+    path: Annotated[str, AfterValidator(_stays_inside)] = Field(description="path inside it, with forward slashes")
     num_bytes: NonNegativeInt
     sha256: Digest
 

@@ -31,6 +31,9 @@ class Settings(BaseSettings):
     threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, description="compute threads of a stage")
     lineage_url: str = Field(default="", description="SQLAlchemy URL of the lineage database; default: SQLite in home")
     tracking_uri: str = Field(default="", description="MLflow tracking URI; default: SQLite in home")
+    store_url: str = Field(default="", description="s3://bucket/prefix of the store; default: a folder in home")
+    s3_endpoint_url: str = Field(default="", description="S3 endpoint, with http:// or https://; default: AWS")
+    store_cache_bytes: int = Field(default=50 * 2**30, ge=0, description="limit of the copies of an S3 store, in bytes")
 
     @field_validator("home")
     @classmethod
@@ -46,8 +49,13 @@ class Settings(BaseSettings):
 
     @property
     def store_dir(self) -> Path:
-        """Artifacts."""
+        """Artifacts, when they are kept here."""
         return self.root / "store"
+
+    @property
+    def store_cache_dir(self) -> Path:
+        """Copies of artifacts that are kept on S3."""
+        return self.root / "store-cache"
 
     @property
     def work_dir(self) -> Path:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from infra.errors import StopRequestedError
 from infra.lineage import MetricPoint
-from infra.store import LocalStore
+from infra.stores.base import Store
 
 PROGRESS_INTERVAL_S = 0.5
 
@@ -37,7 +37,7 @@ class StageContext:
     process, so that the next run of the same key goes on from it. Both are deleted after success.
     """
 
-    store: LocalStore
+    store: Store
     workdir: Path
     seed: int = 0
     declared_metrics: tuple[str, ...] = ("*",)

@@ -20,7 +20,8 @@ from infra.artifacts import ArtifactRef
 from infra.errors import ArtifactMissingError, BadSpecError, StopRequestedError
 from infra.lineage import Lineage, MetricPoint, StageRecord, now
 from infra.settings import Settings
-from infra.store import LocalStore
+from infra.stores.base import Store
+from infra.stores.opening import open_store
 from stages.contract import C, I, O, Stage, StageContext, StageModel, json_of
 from stages.digests import code_digest, environment, plugin_modules
 
@@ -47,7 +48,7 @@ class StageKey:
         return settings.work_dir / stage_name / self.key[:16]
 
 
-def find_finished(key: StageKey, lineage: Lineage, store: LocalStore) -> StageRecord | None:
+def find_finished(key: StageKey, lineage: Lineage, store: Store) -> StageRecord | None:
     """The record of a finished run whose outputs are all still in the store; None otherwise."""
     record = lineage.find_by_key(key.key)
     if record is None:
@@ -63,7 +64,7 @@ def find_finished(key: StageKey, lineage: Lineage, store: LocalStore) -> StageRe
 def execute(stage: Stage[C, I, O], config: C, inputs: I, *, seed: int, settings: Settings) -> O:
     """Run `stage`, or read its finished run back. Raises what the stage raises; the record is written last."""
     started_at, started = now(), time.monotonic()
-    store, lineage = LocalStore(settings.store_dir), Lineage(settings.resolved_lineage_url())
+    store, lineage = open_store(settings), Lineage(settings.resolved_lineage_url())
     key = StageKey.of(stage, config, inputs, seed, settings.threads)
     workdir = key.workdir(stage.name, settings)
     workdir.mkdir(parents=True, exist_ok=True)
@@ -124,7 +125,7 @@ def read_history(path: Path) -> tuple[MetricPoint, ...]:
     return tuple(points.values())
 
 
-def _verify_inputs(stage_name: str, inputs: StageModel, store: LocalStore) -> None:
+def _verify_inputs(stage_name: str, inputs: StageModel, store: Store) -> None:
     for ref in refs_in(json_of(inputs)):
         try:
             store.verify(ref)
@@ -132,7 +133,7 @@ def _verify_inputs(stage_name: str, inputs: StageModel, store: LocalStore) -> No
             raise BadSpecError(f"stage {stage_name}: {error}") from error
 
 
-def _fresh_context(stage: Stage[C, I, O], store: LocalStore, workdir: Path, seed: int) -> StageContext:
+def _fresh_context(stage: Stage[C, I, O], store: Store, workdir: Path, seed: int) -> StageContext:
     ctx = StageContext(store, workdir, seed, declared_metrics=stage.metrics)
     shutil.rmtree(ctx.scratch, ignore_errors=True)
     ctx.scratch.mkdir()

@@ -14,7 +14,7 @@ from flows.summary import Summary, print_summary
 from infra.errors import StopRequestedError
 from infra.lineage import Lineage
 from infra.settings import Settings, go_offline, read_settings
-from infra.store import LocalStore
+from infra.stores.opening import open_store
 
 EXIT_DONE, EXIT_INTERRUPTED, EXIT_STOPPED = 0, 130, 143
 
@@ -42,7 +42,7 @@ def _run(
     from flows.run import LifecycleRun, RunRequest
     from flows.source_manifest import read_sources
 
-    store = LocalStore(settings.store_dir)
+    store = open_store(settings)
     sources = read_sources(args.input, settings, store)
     lineage = Lineage(settings.resolved_lineage_url())
     params = dict(text.split("=", 1) for text in args.settings)

@@ -17,7 +17,7 @@ from flows.launch import Launcher, StageCall
 from flows.stop import StopSwitch
 from infra.lineage import Lineage
 from infra.settings import Settings
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from tests.support import launched_stage
 
 class Printer:

@@ -7,7 +7,7 @@ from typing import Any
 from infra.artifacts import SourceManifest
 from infra.lineage import Lineage
 from infra.settings import Settings
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from stages import load_stage
 from stages.contract import StageModel
 from stages.execution import StageKey, execute

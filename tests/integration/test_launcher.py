@@ -14,7 +14,7 @@ from flows.stop import StopSwitch
 from infra.errors import BadSpecError, RetryableError, StageFailedError, StopRequestedError
 from infra.lineage import Lineage, MetricPoint
 from infra.settings import Settings
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from stages import execution
 from tests.support import launched_stage
 from tests.support.launched_stage import Behaviour, LaunchedConfig, LaunchedInputs, is_alive

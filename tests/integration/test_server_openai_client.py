@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from infra.artifacts import Model
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from models.generate import generate
 from stages.contract import StageContext
 from stages.quantize import QuantizeConfig, QuantizeInputs

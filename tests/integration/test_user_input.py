@@ -7,7 +7,7 @@ import pytest
 
 from infra.artifacts import SourceManifest
 from infra.settings import Settings
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from stages import load_stage
 from stages.__main__ import EXIT_BAD_SPEC, EXIT_DONE, EXIT_FAILED, run_spec
 from stages.sources import scan_paths

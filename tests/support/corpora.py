@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from infra.artifacts import ArtifactRef
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from stages.contract import Stage, StageContext, StageModel
 from stages.execution import read_history
 from stages.records import CorpusWriter, Document

@@ -17,24 +17,26 @@ GUARD = ROOT / "tests/support/network_guard"
 RUN_TIMEOUT_S = 900
 
 
-def environment(home: Path) -> dict[str, str]:
+def environment(home: Path, **settings: str) -> dict[str, str]:
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT", "MLFLOW", "GLMFLOW"))}
     return {
         **inherited,
         "GLMFLOW_HOME": str(home),
         "NETWORK_GUARD_LOG": str(home / "network.log"),
         "PYTHONPATH": os.pathsep.join([str(GUARD), str(ROOT)]),
+        **settings,
     }
 
 
-def start(home: Path, *words: str) -> subprocess.Popen[str]:
+def start(home: Path, *words: str, **settings: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "flows.cli", *words]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, cwd=ROOT, env=environment(home), text=True, start_new_session=True, **pipes)
+    env = environment(home, **settings)
+    return subprocess.Popen(command, cwd=ROOT, env=env, text=True, start_new_session=True, **pipes)
 
 
-def glmflow(home: Path, *words: str) -> tuple[int, str, str]:
-    process = start(home, *words)
+def glmflow(home: Path, *words: str, **settings: str) -> tuple[int, str, str]:
+    process = start(home, *words, **settings)
     out, err = process.communicate(timeout=RUN_TIMEOUT_S)
     return process.returncode, out, err
 
@@ -47,8 +49,8 @@ def new_home(place: Path) -> Path:
     return place
 
 
-def summary_of(home: Path, *words: str) -> dict[str, Any]:
-    code, out, err = glmflow(home, "run", "tiny", "--json", *words)
+def summary_of(home: Path, *words: str, **settings: str) -> dict[str, Any]:
+    code, out, err = glmflow(home, "run", "tiny", "--json", *words, **settings)
     assert code == 0, err
     document: dict[str, Any] = json.loads(out)
     return document

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.artifacts import Instructions, Model, Preferences
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from stages.contract import Stage, StageContext
 from stages.execution import read_history
 from stages.records import Preference, Turn, write_records

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.artifacts import Tokenizer, Tokens
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from models.token_shards import TokenDocument, TokenWriter
 from models.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
 from stages.contract import StageContext

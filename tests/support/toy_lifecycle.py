@@ -15,7 +15,7 @@ from flows.stop import StopSwitch
 from infra.artifacts import SourceManifest
 from infra.lineage import Lineage
 from infra.settings import Settings
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from tests.support import launched_stage
 from tests.support.launched_stage import Behaviour, LaunchedConfig
 

@@ -10,7 +10,7 @@ from flows.explain import differences, provenance
 from infra.artifacts import ArtifactRef, Model, RawCorpus, SourceManifest, Tokenizer
 from infra.errors import BadSpecError
 from infra.lineage import Lineage
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from stages.sources import Manifest, Source, SourceFile
 from tests.support.lifecycle_records import record
 

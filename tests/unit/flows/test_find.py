@@ -9,7 +9,7 @@ from flows.find import KINDS, find_artifact, find_model
 from infra.artifacts import Model, RawCorpus
 from infra.errors import ArtifactMissingError, BadSpecError
 from infra.settings import Settings
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 
 
 @pytest.fixture

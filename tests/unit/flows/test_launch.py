@@ -11,7 +11,7 @@ from flows.stop import StopSwitch
 from infra.errors import BadSpecError, RetryableError, StageFailedError, StopRequestedError
 from infra.lineage import Lineage
 from infra.settings import Settings
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from stages import execution
 from tests.support import launched_stage
 from tests.support.launched_stage import LaunchedConfig, LaunchedInputs
@@ -90,7 +90,9 @@ def test_a_call_whose_artifact_was_lost_is_not_finished(launcher: Launcher):
 
 def test_the_child_gets_the_settings_and_no_run_id_of_a_tracker(launcher: Launcher, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MLFLOW_RUN_ID", "somebody-else")
+    launcher.settings = launcher.settings.model_copy(update={"store_url": "s3://bucket", "store_cache_bytes": 7})
     environment = launcher._environment()
+    assert (environment["GLMFLOW_STORE_URL"], environment["GLMFLOW_STORE_CACHE_BYTES"]) == ("s3://bucket", "7")
     assert environment["GLMFLOW_HOME"] == str(launcher.settings.root)
     assert environment["HF_HUB_OFFLINE"] == "1"
     assert "MLFLOW_RUN_ID" not in environment

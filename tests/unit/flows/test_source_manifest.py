@@ -7,7 +7,7 @@ import pytest
 from flows.source_manifest import read_sources
 from infra.errors import BadSpecError
 from infra.settings import Settings
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from stages import demonstration
 from stages.sources import Manifest
 

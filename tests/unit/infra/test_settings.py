@@ -12,7 +12,13 @@ from infra.settings import OFFLINE_ENVIRONMENT, Settings, go_offline, read_setti
 def test_everything_is_kept_below_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("GLMFLOW_HOME", str(tmp_path / "home"))
     settings = Settings()
-    for path in (settings.store_dir, settings.work_dir, settings.sources_dir, settings.reports_dir):
+    for path in (
+        settings.store_dir,
+        settings.store_cache_dir,
+        settings.work_dir,
+        settings.sources_dir,
+        settings.reports_dir,
+    ):
         assert path.is_relative_to(tmp_path / "home")
     assert settings.resolved_lineage_url() == f"sqlite:///{tmp_path}/home/lineage.db"
 
@@ -28,7 +34,9 @@ def test_zero_threads_are_refused(monkeypatch: pytest.MonkeyPatch):
         Settings()
 
 
-@pytest.mark.parametrize(("name", "value"), [("THREADS", "abc"), ("THREADS", "-1"), ("HOME", "/dev/null")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("THREADS", "abc"), ("THREADS", "-1"), ("HOME", "/dev/null"), ("STORE_CACHE_BYTES", "-1")]
+)
 def test_a_wrong_setting_is_refused_by_the_name_of_its_variable(monkeypatch: pytest.MonkeyPatch, name: str, value: str):
     monkeypatch.setenv(f"GLMFLOW_{name}", value)
     with pytest.raises(BadSpecError, match=f"^GLMFLOW_{name}: .*got '{value}'; set it anew"):

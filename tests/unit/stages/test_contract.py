@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from infra.errors import StopRequestedError
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from stages.contract import StageContext
 from tests.support.toy_stage import ToyConfig
 

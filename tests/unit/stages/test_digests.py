@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 from pydantic import Field
 
-from stages import digests
+from stages import STAGE_NAMES, digests
 from stages.contract import StageModel
 from stages.digests import code_digest, environment, import_closure, plugin_modules
 from stages.plugins import Plugin
@@ -116,3 +116,10 @@ def test_threads_count_only_where_torch_computes(root: Path):
     assert environment(("stages.b",), 1, root) == environment(("stages.b",), 2, root)
     edit(root, "models/helper.py", "import numpy", "import torch")
     assert environment(("stages.a",), 1, root) != environment(("stages.a",), 2, root)
+
+
+@pytest.mark.parametrize("name", STAGE_NAMES)
+def test_no_stage_depends_on_where_artifacts_are_kept(name: str):
+    closure = import_closure((f"stages.{name}",))
+    assert {module for module in closure if module.startswith("infra.stores")} == {"infra.stores.base"}
+    assert "boto3" not in environment((f"stages.{name}",), threads=1)

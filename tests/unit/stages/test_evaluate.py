@@ -8,7 +8,7 @@ import pytest
 
 from infra.artifacts import Instructions, Model, RewardModel, Tokens
 from infra.errors import BadSpecError
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from stages.contract import StageContext
 from stages.evaluate import STAGE, EvaluateConfig, EvaluateInputs
 from stages.execution import read_history

@@ -11,7 +11,7 @@ from infra.artifacts import SourceManifest
 from infra.errors import BadSpecError
 from infra.lineage import Lineage, MetricPoint
 from infra.settings import Settings
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from stages import execution
 from stages.execution import StageKey, execute, find_finished, read_history, refs_in
 from tests.support.toy_stage import STAGE, ToyConfig, ToyInputs

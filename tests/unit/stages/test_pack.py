@@ -4,7 +4,7 @@ import pytest
 
 from infra.artifacts import DedupedCorpus, Tokenizer
 from infra.errors import BadSpecError
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from models.token_shards import TokenShards
 from models.tokenizer import load_tokenizer, save_tokenizer, train_tokenizer
 from stages.contract import StageContext

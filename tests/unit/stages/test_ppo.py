@@ -4,7 +4,7 @@ import pytest
 
 from infra.artifacts import RewardModel
 from infra.errors import BadSpecError
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from models.export import load_model
 from stages.ppo import STAGE, PpoConfig, PpoInputs, Sampling
 from stages.rewards.answer_check import AnswerCheck

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from infra.errors import BadSpecError, StopRequestedError
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from models.export import load_model
 from models.token_shards import TokenShards
 from stages.contract import StageContext

@@ -9,7 +9,7 @@ import torch
 
 from infra.artifacts import Model
 from infra.errors import GlmflowError
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from models.export import load_model
 from stages.contract import StageContext
 from stages.execution import read_history

@@ -9,7 +9,7 @@ import pytest
 
 from infra.artifacts import DedupedCorpus, Evaluation, Instructions, Model, QuantizedModel, RewardModel, Tokens
 from infra.errors import BadSpecError
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from stages.contract import StageContext
 from stages.evaluation_file import EvaluatedModel, write_evaluation
 from stages.execution import read_history

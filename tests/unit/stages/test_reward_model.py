@@ -7,7 +7,7 @@ from safetensors.torch import load_file, save_file
 
 from infra.artifacts import Preferences
 from infra.errors import BadSpecError
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from models.export import load_reward_model
 from models.preference_training import pair_row
 from models.scores import score

@@ -4,7 +4,7 @@ import pytest
 
 from infra.artifacts import Instructions
 from infra.errors import BadSpecError
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from models.export import load_model
 from stages.records import write_records
 from stages.sft import STAGE, SftConfig, SftInputs

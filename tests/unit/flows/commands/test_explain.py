@@ -10,7 +10,7 @@ from infra.artifacts import RawCorpus
 from infra.errors import BadSpecError
 from infra.lineage import Lineage
 from infra.settings import Settings
-from infra.store import LocalStore
+from infra.stores.local import LocalStore
 from tests.support.lifecycle_records import record
 
 
