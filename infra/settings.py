@@ -31,6 +31,9 @@ class Settings(BaseSettings):
     threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, description="compute threads of a stage")
     lineage_url: str = Field(default="", description="SQLAlchemy URL of the lineage database; default: SQLite in home")
     tracking_uri: str = Field(default="", description="MLflow tracking URI; default: SQLite in home")
+    prefect_port: int = Field(default=4200, ge=1, le=65535, description="port of the platform's Prefect server")
+    mlflow_port: int = Field(default=5000, ge=1, le=65535, description="port of the platform's MLflow server")
+    worker_limit: int = Field(default=2, ge=1, description="runs that the platform's worker has at a time")
 
     @field_validator("home")
     @classmethod
@@ -63,6 +66,11 @@ class Settings(BaseSettings):
     def reports_dir(self) -> Path:
         """One folder per lifecycle run."""
         return self.root / "reports"
+
+    @property
+    def platform_dir(self) -> Path:
+        """Process records and logs of `glmflow up`."""
+        return self.root / "platform"
 
     def resolved_lineage_url(self) -> str:
         """The lineage database's URL."""

@@ -27,14 +27,15 @@ def environment(home: Path) -> dict[str, str]:
     }
 
 
-def start(home: Path, *words: str) -> subprocess.Popen[str]:
+def start(home: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "flows.cli", *words]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, cwd=ROOT, env=environment(home), text=True, start_new_session=True, **pipes)
+    given = environment(home) | variables
+    return subprocess.Popen(command, cwd=ROOT, env=given, text=True, start_new_session=True, **pipes)
 
 
-def glmflow(home: Path, *words: str) -> tuple[int, str, str]:
-    process = start(home, *words)
+def glmflow(home: Path, *words: str, **variables: str) -> tuple[int, str, str]:
+    process = start(home, *words, **variables)
     out, err = process.communicate(timeout=RUN_TIMEOUT_S)
     return process.returncode, out, err
 
