@@ -18,7 +18,7 @@ from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCre
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags
 from prefect.client.schemas.objects import ConcurrencyLimitStrategy, ConcurrencyOptions
 from prefect.client.schemas.schedules import CronSchedule, IntervalSchedule, RRuleSchedule
-from prefect.exceptions import ObjectAlreadyExists
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.flows import Flow, load_flow_from_entrypoint
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.templating import apply_values
@@ -201,10 +201,11 @@ async def _ensure_pool(client: PrefectClient, name: str) -> None:
 
 async def _schedules(client: PrefectClient, full_name: str) -> list[str]:
     """Slugs of the schedules that a deployment has, "" for one without."""
-    found = await client.read_deployments(
-        deployment_filter=DeploymentFilter(name={"any_": [full_name.partition("/")[2]]})  # type: ignore[arg-type]
-    )
-    return [schedule.slug or "" for deployment in found for schedule in deployment.schedules]
+    try:
+        present = await client.read_deployment_by_name(full_name)
+    except ObjectNotFound:
+        return []
+    return [schedule.slug or "" for schedule in present.schedules]
 
 
 async def _register(

@@ -51,7 +51,7 @@ from stages.execution import refs_in
 _OFF: Mapping[str, Any] = {"persist_result": False, "cache_policy": NO_CACHE}  # our store is the cache
 
 
-@flow(name="lifecycle", persist_result=False)
+@flow(name="lifecycle", flow_run_name="{recipe}-to-{until}-seed-{seed}", persist_result=False)
 def lifecycle(
     recipe: RecipeName = "demo",
     seed: Seed = 0,
@@ -112,7 +112,7 @@ def deployed_stage(name: str) -> Flow[..., None]:
         _run(request, read_settings(), None, _course(call, get_run_logger().info))
 
     _give_types(run, stage)
-    return flow(name=name, persist_result=False)(run)
+    return flow(name=name, flow_run_name="{label}", persist_result=False)(run)
 
 
 def _give_types(run: Callable[..., None], stage: Stage[Any, Any, Any]) -> None:

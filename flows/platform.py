@@ -81,6 +81,7 @@ class Platform:
 
         `prepare` is called when Prefect's API answers and before the worker starts.
         """
+        check_addresses(self.settings)
         with _exclusive(self.settings.platform_dir / "start.lock"):
             os.environ.update(self._environment())
             started = self._start_servers()
@@ -155,6 +156,7 @@ class Platform:
             PREFECT_API_URL=f"{url}/api",
             PREFECT_UI_API_URL=f"{url}/api",
             PREFECT_UI_ENABLED="true",
+            PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL="WARNING",  # its log is a file
             PREFECT_SERVER_UI_V2_ENABLED="false",  # the new pages ask a host outside for their feature flags
         )
         command = server_command(self.settings, listener)
@@ -217,6 +219,16 @@ class Platform:
             return False
         heard = [w["last_heartbeat_time"] for w in reply.json() if w["name"] == self._worker_name()]
         return any(datetime.fromisoformat(at) > record.started_at for at in heard if at)
+
+
+def check_addresses(settings: Settings) -> None:
+    """Raise BadSpecError for a database file that each service would look for in its own folder."""
+    for variable, url in (
+        ("GLMFLOW_TRACKING_URI", settings.tracking_uri),
+        ("GLMFLOW_LINEAGE_URL", settings.lineage_url),
+    ):
+        if url.startswith("sqlite:///") and not url.startswith("sqlite:////"):
+            raise BadSpecError(f"{variable}: want an absolute path (sqlite:////...), got {url!r}; set it anew")
 
 
 @contextmanager

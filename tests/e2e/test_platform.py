@@ -19,7 +19,7 @@ from tests.support.topics import write_topics
 
 pytestmark = pytest.mark.slow
 CANCEL_LIMIT_S = 10.0
-LONG = {"train_tokens": 1_200_000}
+LONG = {"train_tokens": 500_000}
 FIRST_CHECKPOINT = "work/pretrain/*/checkpoint/step-*"
 
 
@@ -122,7 +122,7 @@ def test_a_cancel_ends_every_process_and_killed_ones_are_crashed_and_the_next_ru
     platform: PlatformClient, packed: dict[str, Any]
 ):
     asked = form(platform, "pretrain", seed=3, pretraining=LONG, settings=["pack.max_heldout_bytes=10000"])
-    first = platform.submit("lifecycle", **asked).json()["id"]
+    first = platform.start("lifecycle", **asked)
     platform.wait_for_file(FIRST_CHECKPOINT, first)
     cancelled_at = time.monotonic()
     platform.cancel(first)
@@ -134,7 +134,7 @@ def test_a_cancel_ends_every_process_and_killed_ones_are_crashed_and_the_next_ru
     assert took_s < CANCEL_LIMIT_S
     (checkpoint,) = platform.home.glob("work/pretrain/*/checkpoint")
 
-    second = platform.submit("lifecycle", **asked).json()["id"]
+    second = platform.start("lifecycle", **asked)
     saved = set(checkpoint.iterdir())
     while set(checkpoint.iterdir()) <= saved:
         assert platform.flow_run(second)["state_type"] != "FAILED", platform.log_of(second)
@@ -142,7 +142,7 @@ def test_a_cancel_ends_every_process_and_killed_ones_are_crashed_and_the_next_ru
     platform.kill(*platform.engines())
     assert platform.wait_for_end(second, 60)["state_type"] == "CRASHED"
 
-    third = platform.wait_for_end(platform.submit("lifecycle", **asked).json()["id"])
+    third = platform.wait_for_end(platform.start("lifecycle", **asked))
     assert third["state_type"] == "COMPLETED"
     log = next(platform.home.glob("work/pretrain/*/stage.log")).read_text()
     assert log.count("step 1/") == 1, "it started afresh"
@@ -150,7 +150,7 @@ def test_a_cancel_ends_every_process_and_killed_ones_are_crashed_and_the_next_ru
 
 def test_a_run_whose_worker_and_engine_were_killed_ends_as_crashed(platform: PlatformClient, packed: dict[str, Any]):
     asked = form(platform, "pretrain", seed=4, pretraining=LONG)
-    run_id = platform.submit("lifecycle", **asked).json()["id"]
+    run_id = platform.start("lifecycle", **asked)
     platform.wait_for_file("work/pretrain/*/checkpoint", run_id)
     workers = [p for p in platform.processes() if "worker" in p.cmdline()]
     platform.kill(*workers, *platform.engines())

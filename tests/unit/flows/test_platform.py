@@ -81,6 +81,13 @@ def test_a_port_that_is_taken_names_its_setting_and_nothing_is_started(ready: Pl
     assert [service.state for service in ready.status()] == ["down"] * 3
 
 
+@pytest.mark.parametrize("field", ["tracking_uri", "lineage_url"])
+def test_a_database_that_each_service_would_look_for_elsewhere_is_refused(settings: Settings, field: str):
+    relative = settings.model_copy(update={field: "sqlite:///var/x.db"})
+    with pytest.raises(BadSpecError, match=rf"GLMFLOW_{field.upper()}: want an absolute path \(sqlite:////...\), got"):
+        Platform(relative).up(lambda: None)
+
+
 def test_a_port_that_was_listened_on_is_free_again():
     port = free_port()
     for _ in range(2):
