@@ -4,6 +4,7 @@ An empty field leaves the recipe's own value; everything else can be changed wit
 """
 
 import json
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,6 +27,7 @@ Until = Annotated[
     ],
     Field(description="the last stage to run"),
 ]  # fmt: skip
+_BOUNDS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
 SettingLine = Annotated[str, Field(pattern=r"^\w+(\.\w+)+=.*$", max_length=500)]
 SettingLines = Annotated[
     list[SettingLine],
@@ -33,12 +35,27 @@ SettingLines = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class _Setting:
+    """Which field of a recipe a form field sets; shapes its schema so that a refusal names the bound.
+
+    The bounds of an optional number stand inside `anyOf`, where a validator only says that nothing fits.
+    """
+
+    path: str
+
+    def __call__(self, schema: dict[str, Any]) -> None:
+        schema["sets"] = self.path
+        for option in schema.get("anyOf", ()):
+            schema |= {name: option.pop(name) for name in _BOUNDS if name in option}
+
+
 def setting(path: str) -> Any:
     """An optional form field for `stage.field` of a recipe, with that field's description."""
     *parents, name = path.split(".")
     start: type[BaseModel] = Recipe
     described = reduce(_nested, parents, start).model_fields[name].description
-    return Field(default=None, description=f"{described}; empty: the recipe's own", json_schema_extra={"sets": path})
+    return Field(default=None, description=f"{described}; empty: the recipe's own", json_schema_extra=_Setting(path))
 
 
 def _nested(model: type[BaseModel], name: str) -> type[BaseModel]:
@@ -101,8 +118,7 @@ def changes(*boxes: Form) -> list[str]:
 
 
 def _path(field: FieldInfo) -> str | None:
-    extra = field.json_schema_extra
-    return str(extra["sets"]) if isinstance(extra, dict) and "sets" in extra else None
+    return field.json_schema_extra.path if isinstance(field.json_schema_extra, _Setting) else None
 
 
 def filled_in(recipe_name: str, lines: list[str]) -> Recipe:

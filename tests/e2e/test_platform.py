@@ -1,7 +1,7 @@
 """The platform as a team uses it: up, a form filled in, a refusal, a cancel, crashes, a changed prefect.yaml, down.
 
 Real servers and a real worker on ports of their own, with the network guard on. The documents are Python's own help
-topics, so nothing has to be fetched. Not covered: the pages themselves (a browser), and other machines.
+topics, so nothing has to be fetched. Screenshots are kept in build/screenshots. Not covered: other machines.
 """
 
 import json
@@ -15,6 +15,7 @@ import yaml
 
 from flows.deploy import DEPLOY_FILE
 from tests.support.platform_client import PlatformClient
+from tests.support.platform_pages import TIMEOUT_MS, browser_page, choose, field, fill_number, keep, submit
 from tests.support.topics import write_topics
 
 pytestmark = pytest.mark.slow
@@ -158,6 +159,37 @@ def test_a_run_whose_worker_and_engine_were_killed_ends_as_crashed(platform: Pla
     assert code == 1 and "down" in out
     assert platform.wait_for_end(run_id, 180)["state_type"] == "CRASHED"
     assert platform.command("up")[0] == 0 and platform.command("status")[0] == 0
+
+
+def test_a_person_fills_in_the_form_is_refused_a_bad_value_and_follows_the_run_to_mlflow(platform: PlatformClient):
+    deployment_id, prefect = platform.deployment("lifecycle")["id"], f"http://127.0.0.1:{platform.prefect_port}"
+    with browser_page() as page:
+        page.goto(f"{prefect}/deployments/deployment/{deployment_id}/run")
+        choose(page, "recipe", "tiny")
+        choose(page, "until", "dedup")
+        field(page, "Source Folder").locator("textarea").fill(str(platform.home / "documents"))
+        fill_number(page, "Train Tokens", "-5")
+        submit(page)
+        refusal = "field 'pretraining.train_tokens'. Failure reason: -5 is less than or equal to the minimum of 0"
+        page.get_by_text(refusal).first.wait_for()
+        keep(page, "1-refused")
+        fill_number(page, "Train Tokens", "5000")
+        submit(page)
+        page.wait_for_url("**/deployments/deployment/**tab=Runs")
+        wanted = {"flow_runs": {"deployment_id": {"any_": [deployment_id]}}, "sort": "EXPECTED_START_TIME_DESC"}
+        run = platform.post("/flow_runs/filter", wanted).json()[0]
+        assert run["parameters"]["pretraining"]["train_tokens"] == 5000 and run["parameters"]["until"] == "dedup"
+        page.goto(f"{prefect}/runs/flow-run/{run['id']}")
+        page.get_by_text("Completed", exact=True).first.wait_for(timeout=4 * TIMEOUT_MS)
+        keep(page, "2-completed")
+        page.get_by_text("Artifacts", exact=True).first.click()
+        page.locator("a[href*='artifacts/artifact']").first.click()
+        link = page.get_by_role("link", name="metrics of every stage in MLflow")
+        link.wait_for()
+        keep(page, "3-page-of-the-run")
+        page.goto(link.get_attribute("href"))
+        page.get_by_text("4 matching runs").wait_for()
+        keep(page, "4-mlflow")
 
 
 def test_what_leaves_the_file_leaves_the_server(platform: PlatformClient, tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from typing import get_args
 
+import jsonschema
 import pytest
 from pydantic import BaseModel, ValidationError
 
@@ -65,3 +66,10 @@ def test_what_belongs_together_is_checked_together():
 def test_a_wrong_value_and_a_misspelt_field_are_refused(values: dict[str, object]):
     with pytest.raises(ValidationError):
         Documents.model_validate(values)
+
+
+def test_a_refusal_of_the_schema_names_the_bound():
+    checker = jsonschema.Draft202012Validator(Pretraining.model_json_schema())
+    assert [e.message for e in checker.iter_errors({"learning_rate": 5})] == ["5 is greater than the maximum of 1"]
+    assert not list(checker.iter_errors({"learning_rate": None, "train_tokens": 5}))
+    assert "minimum of 0" in next(checker.iter_errors({"train_tokens": 0})).message
