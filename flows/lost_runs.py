@@ -11,7 +11,12 @@ from datetime import timedelta
 from pathlib import Path
 
 from prefect.client.orchestration import PrefectClient
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterParentFlowRunId,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.events.actions import ChangeFlowRunState
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
@@ -59,6 +64,10 @@ async def close_dead_runs(client: PrefectClient) -> int:
     is_open = FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.CANCELLING]))
     runs = await client.read_flow_runs(flow_run_filter=FlowRunFilter(state=is_open), limit=PAGE_RUNS)
     dead = [run for run in runs if is_dead(run)]
+    if dead:
+        inside = FlowRunFilterParentFlowRunId(any_=[run.id for run in dead])
+        within = FlowRunFilter(state=is_open, parent_flow_run_id=inside)
+        dead += await client.read_flow_runs(flow_run_filter=within, limit=PAGE_RUNS)
     for run in dead:
         message = "its process was gone when the platform started; run it again to go on from there"
         await client.set_flow_run_state(run.id, Crashed(message=message), force=True)

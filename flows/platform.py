@@ -99,7 +99,11 @@ class Platform:
         """End everything, the worker first, so that its runs can still say how they ended."""
         with _exclusive(self.settings.platform_dir / "start.lock"):
             graces = {WORKER: WORKER_GRACE_S, TRACKER: SERVER_GRACE_S, PLATFORM_SERVER: SERVER_GRACE_S}
-            return [name for name, grace_s in graces.items() if self._daemons[name].stop(grace_s)]
+            return [
+                name
+                for name, grace_s in graces.items()
+                if self._daemons[name].stop(grace_s, children_first=name == WORKER)
+            ]
 
     def status(self) -> list[ServiceStatus]:
         """How each service is, by a real request."""

@@ -102,12 +102,17 @@ class Daemon:
         partial.replace(self._record_path)
         return record
 
-    def stop(self, grace_s: float) -> bool:
-        """SIGTERM to the process, then to what it left, then SIGKILL; each has `grace_s`. False: nothing ran."""
+    def stop(self, grace_s: float, *, children_first: bool = False) -> bool:
+        """SIGTERM to the process, then to what it left, then SIGKILL; each has `grace_s`. False: nothing ran.
+
+        With `children_first` the process is held still while its children end, so that it starts no others meanwhile.
+        """
         record = self.record()
         if record is None:
             return False
         was_running = bool(record.pids())
+        if record.is_running() and children_first:
+            self._stop_children(record, grace_s)
         if record.is_running():
             send(record.pid, signal.SIGTERM)
             _wait(lambda: not record.is_running(), grace_s)
@@ -117,6 +122,15 @@ class Daemon:
         kill_all_with(DAEMON_VARIABLE, record.token)
         self._record_path.unlink(missing_ok=True)
         return was_running
+
+    @staticmethod
+    def _stop_children(record: DaemonRecord, grace_s: float) -> None:
+        children = [pid for pid in record.pids() if _parent_pid(pid) == record.pid]
+        send(record.pid, signal.SIGSTOP)
+        for pid in children:
+            send(pid, signal.SIGTERM)
+        _wait(lambda: set(record.pids()) <= {record.pid}, grace_s)
+        send(record.pid, signal.SIGCONT)
 
 
 def _wait(condition: Callable[[], bool], timeout_s: float) -> None:
@@ -131,11 +145,21 @@ def _boot_id() -> str:
 
 def _start_ticks(pid: int) -> int | None:
     """When the process started, in clock ticks since boot; None for one that has ended."""
+    fields = _stat(pid)
+    return None if not fields or fields[0] in ("Z", "X") else int(fields[19])
+
+
+def _parent_pid(pid: int) -> int | None:
+    fields = _stat(pid)
+    return int(fields[1]) if fields else None
+
+
+def _stat(pid: int) -> list[str]:
+    """proc(5), /proc/pid/stat from its third field on: state, parent, ..., start time (the 22nd); [] for none."""
     try:
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return None
-    return None if fields[0] in ("Z", "X") else int(fields[19])  # proc(5): state is field 3, starttime field 22
+        return []
 
 
 def _rss_bytes(pid: int) -> int:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from flows.deploy import DEPLOY_FILE
-from tests.support.platform_client import PlatformClient
+from tests.support.platform_client import PlatformClient, words
 from tests.support.platform_pages import TIMEOUT_MS, browser_page, choose, field, fill_number, keep, submit
 from tests.support.topics import write_topics
 
@@ -153,7 +153,7 @@ def test_a_run_whose_worker_and_engine_were_killed_ends_as_crashed(platform: Pla
     asked = form(platform, "pretrain", seed=4, pretraining=LONG)
     run_id = platform.start("lifecycle", **asked)
     platform.wait_for_file("work/pretrain/*/checkpoint", run_id)
-    workers = [p for p in platform.processes() if "worker" in p.cmdline()]
+    workers = [p for p in platform.processes() if "worker" in words(p)]
     platform.kill(*workers, *platform.engines())
     code, out, _ = platform.command("status")
     assert code == 1 and "down" in out

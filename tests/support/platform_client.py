@@ -23,6 +23,14 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
+def words(process: psutil.Process) -> list[str]:
+    """Its command line; nothing for one that has just ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
 class PlatformClient:
     """`glmflow up` of a home, and its API."""
 
@@ -107,22 +115,22 @@ class PlatformClient:
 
     def stage_processes(self) -> list[psutil.Process]:
         """Processes of stages of this home."""
-        return [p for p in self.processes() if "stages" in p.cmdline()]
+        return [p for p in self.processes() if "stages" in words(p)]
 
     def engines(self) -> list[psutil.Process]:
         """Processes that execute a flow run."""
-        return [p for p in self.processes() if any("prefect.engine" in w or w == "engine" for w in p.cmdline())]
+        return [p for p in self.processes() if any("prefect.engine" in w or w == "engine" for w in words(p))]
 
     def processes(self) -> list[psutil.Process]:
         """Everything below `glmflow up` of this home."""
         found = []
         for process in psutil.process_iter():
             try:
-                variables = process.environ()
+                variables, status = process.environ(), process.status()
             except psutil.Error:
                 continue
             is_ours = variables.get("GLMFLOW_HOME") == str(self.home) and DAEMON_VARIABLE in variables
-            if is_ours and process.status() != psutil.STATUS_ZOMBIE:
+            if is_ours and status != psutil.STATUS_ZOMBIE:
                 found.append(process)
         return found
 

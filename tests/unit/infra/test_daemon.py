@@ -25,6 +25,20 @@ time.sleep(60)
 """
 
 
+SUPERVISOR = """
+import signal, subprocess, sys, time
+code = '''
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.3), print("saved", flush=True), sys.exit()))
+print("child", flush=True)
+time.sleep(60)
+'''
+subprocess.Popen([sys.executable, "-c", code])
+signal.signal(signal.SIGTERM, lambda *_: (print('supervisor', flush=True), sys.exit()))
+while True: time.sleep(0.1)
+"""
+
+
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
     daemon = Daemon(tmp_path / "platform", "toy")
@@ -93,3 +107,9 @@ def test_a_second_start_ends_what_the_first_left(daemon: Daemon):
     first = start(daemon, SLEEP)
     second = start(daemon, SLEEP)
     assert not is_alive(first.pid) and daemon.running() == second
+
+
+def test_children_first_lets_them_save_their_state_before_the_process_is_told(daemon: Daemon):
+    record = start(daemon, SUPERVISOR)
+    assert daemon.stop(10.0, children_first=True) is True
+    assert daemon.log_path.read_text().split() == ["child", "saved", "supervisor"] and record.pids() == []
