@@ -43,7 +43,7 @@ golden: $(STAMP)  ## record changed outputs again and print what changed; say wh
 	$(BIN)/python -m tests.golden.record
 	git --no-pager diff --stat -- tests/golden
 
-e2e: setup  ## the tiny lifecycle under a real Prefect server: cached rerun, kill -9, no network
+e2e: setup  ## the tiny lifecycle and the platform with real servers: cached rerun, kill -9, cancel, no network
 	$(BIN)/python -m pytest -m slow tests/e2e $(ARGS)
 
 test-ci: setup  ## what needs servers, processes to kill and minutes: e2e, and the store on a real S3 server

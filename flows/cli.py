@@ -43,6 +43,11 @@ def build_parser() -> argparse.ArgumentParser:
     schema.add_argument("stage", metavar="STAGE")
     schema.add_argument("--json", action="store_true", help="the JSON schema of config and inputs")
     commands.add_parser("doctor", help="what is installed, what is missing, what to do")
+    commands.add_parser("up", help="start Prefect, MLflow and a worker on this machine")
+    commands.add_parser("down", help="end what `up` started")
+    commands.add_parser("status", help="what of the platform runs, where and since when")
+    deploy = commands.add_parser("deploy", help="make the platform's deployments and schedules those of prefect.yaml")
+    deploy.add_argument("--file", type=Path, metavar="FILE", help="instead of the prefect.yaml that comes with glmflow")
     return parser
 
 

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Protocol, TextIO
 
 from rich.console import Console as RichConsole
@@ -159,6 +160,32 @@ class BarConsole:
     def close(self) -> None:
         self._remove_bar()
         self._bars.stop()
+
+
+class LogConsole:
+    """Lines into a log that others keep: Prefect's, for a run of its worker. A stage's own lines get there anyway."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self.note = log
+        self._label, self._pace, self._said_at = "", Pace(), 0.0
+
+    def begin(self, label: str, position: int, num_stages: int) -> None:
+        self._label, self._pace, self._said_at = label, Pace(), time.monotonic()
+
+    def line(self, text: str) -> None:
+        return
+
+    def progress(self, done: float, total: float, unit: str) -> None:
+        text = self._pace.describe(done, total, unit)
+        if time.monotonic() - self._said_at >= PLAIN_INTERVAL_S:
+            self._said_at = time.monotonic()
+            self.note(f"{self._label}: {text}")
+
+    def end(self, label: str, position: int, num_stages: int, text: str) -> None:
+        self.note(f"[{position:2}/{num_stages}] {label}: {text}")
+
+    def close(self) -> None:
+        return
 
 
 def page() -> RichConsole:

@@ -15,8 +15,14 @@ from stages.contract import json_of
 
 @flow(name="lifecycle", flow_run_name="{recipe}-{lifecycle_id}", persist_result=False, validate_parameters=False)
 def lifecycle(recipe: str, lifecycle_id: str, seed: int) -> None:
-    """Run the session's plan; each stage is a flow of its own."""
-    session = current()
+    """Run the session's plan."""
+    run_plan(current(), seed)
+
+
+def run_plan(session: Session, seed: int) -> None:
+    """Each stage as a flow of its own, in whichever flow this is called."""
+    if session.sources is None:
+        raise ValueError("plan: want the session's sources, got none")
     made: dict[str, Mapping[str, Any]] = {SOURCES: {"manifest": json_of(session.sources)}}
     for step in session.steps:
         inputs = load_stage(step.stage).inputs.model_validate(wired(step, made))

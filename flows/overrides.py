@@ -17,18 +17,18 @@ from stages.__main__ import describe
 M = TypeVar("M", bound=BaseModel)
 
 
-def apply(recipe: M, texts: Sequence[str]) -> M:
-    """The recipe with these changes. Raises BadSpecError that names every wrong one."""
+def apply(recipe: M, texts: Sequence[str], origin: str = "--set") -> M:
+    """The recipe with these changes. Raises BadSpecError that names every wrong one; `origin` is where they stood."""
     values = recipe.model_dump(mode="python")
     for text in texts:
         path, separator, value = text.partition("=")
         if not separator or "." not in path:
-            raise BadSpecError(f"--set: want stage.field=value, got {text!r}")
-        _set(recipe, values, path.strip().split("."), value.strip(), text)
+            raise BadSpecError(f"{origin}: want stage.field=value, got {text!r}")
+        _set(recipe, values, path.strip().split("."), value.strip(), f"{origin} {text}")
     try:
         return type(recipe).model_validate(values)
     except ValidationError as error:
-        raise BadSpecError(f"--set: {describe(error)}") from error
+        raise BadSpecError(f"{origin}: {describe(error)}") from error
 
 
 def _set(model: Any, values: Any, path: list[str], value: str, text: str) -> None:
@@ -38,7 +38,7 @@ def _set(model: Any, values: Any, path: list[str], value: str, text: str) -> Non
         known = _known(model)
         if key not in known:
             where = ".".join(path[:depth]) or "recipe"
-            raise BadSpecError(f"--set {text}: {where} has no {name!r}; want one of {', '.join(map(str, known))}")
+            raise BadSpecError(f"{text}: {where} has no {name!r}; want one of {', '.join(map(str, known))}")
         if depth == len(path) - 1:
             field = type(model).model_fields[key] if isinstance(model, BaseModel) else None
             values[key] = _parsed(value, field, text)
@@ -83,7 +83,7 @@ def _parsed(text: str, field: FieldInfo | None, whole: str) -> Any:
             return adapter.validate_python(reading)
         except ValidationError as error:
             errors.append(error)
-    raise BadSpecError(f"--set {whole}: {describe(errors[0]).removeprefix('whole file: ')}") from errors[0]
+    raise BadSpecError(f"{whole}: {describe(errors[0]).removeprefix('whole file: ')}") from errors[0]
 
 
 def _json_or_text(text: str) -> Any:

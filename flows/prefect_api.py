@@ -2,7 +2,8 @@
 
 Prefect's built-in ephemeral server gives up on a slow machine and prints a traceback when it ends (ORCHESTRATION P23).
 This one is started first of all, gets ready while the rest is prepared, writes to a file, and is ended by its process
-id. A server that the environment names in PREFECT_API_URL is used instead.
+id. A server that the environment names in PREFECT_API_URL is used instead, and else the one that `glmflow up` started
+for this home, which its record in `<home>/platform` tells.
 
 `python -m flows.prefect_api --fd N --lock FILE` is the child's side.
 """
@@ -21,6 +22,7 @@ from pathlib import Path
 import httpx
 
 from flows.stop import StopSwitch
+from infra.daemon import Daemon
 from infra.errors import RetryableError, StopRequestedError
 from infra.process import ChildProcess, child_environment, die_with_parent
 from infra.settings import OFFLINE_ENVIRONMENT, Settings
@@ -28,10 +30,13 @@ from infra.settings import OFFLINE_ENVIRONMENT, Settings
 READY_TIMEOUT_S = 300.0
 REQUEST_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 15.0
+STOP_GRACE_S = 5  # for connections that stay open: a browser's page keeps one
 FLUSH_TIMEOUT_S = 10.0
 # What schedules, watches and triggers deployments: a run on its own needs none of it, and the cores have better to do.
 _IDLE_SERVICES = ("SCHEDULER", "LATE_RUNS", "FOREMAN", "PAUSE_EXPIRATIONS", "TRIGGERS", "CANCELLATION_CLEANUP")
 _COMMAND = (sys.executable, "-P", "-m", "flows.prefect_api")
+PLATFORM_SERVER = "prefect"  # its name among the platform's daemons
+HEARTBEAT_S = 60  # of a flow run, to a server that lives longer than it
 
 
 def prefect_environment(settings: Settings) -> dict[str, str]:
@@ -44,7 +49,36 @@ def prefect_environment(settings: Settings) -> dict[str, str]:
         "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
         "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
         "PREFECT_CLI_PROMPT": "false",
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": os.environ.get("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", str(HEARTBEAT_S)),
     }
+
+
+def server_command(settings: Settings, listener: socket.socket) -> list[str]:
+    """The command line of a server on a socket that is already open, so that nobody else can take its port."""
+    listener.set_inheritable(True)
+    home = settings.root / "prefect"
+    home.mkdir(parents=True, exist_ok=True)
+    return [*_COMMAND, "--fd", str(listener.fileno()), "--lock", str(home / "start.lock")]
+
+
+def platform_api_url(settings: Settings) -> str:
+    """The API of the platform that runs on this home; "" when none does."""
+    record = Daemon(settings.platform_dir, PLATFORM_SERVER).running()
+    return f"{record.url}/api" if record else ""
+
+
+def use_api(url: str) -> None:
+    """Make this process's Prefect talk to this server, past any proxy."""
+    os.environ["NO_PROXY"] = ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1"]))
+    os.environ["PREFECT_API_URL"] = url
+
+
+def answers(health_url: str) -> bool:
+    """Whether a server answers a request well."""
+    try:
+        return httpx.get(health_url, timeout=REQUEST_TIMEOUT_S, trust_env=False).is_success
+    except httpx.HTTPError:
+        return False
 
 
 class PrefectApi:
@@ -52,24 +86,20 @@ class PrefectApi:
 
     def __init__(self, settings: Settings) -> None:
         os.environ.update(prefect_environment(settings))
-        os.environ["NO_PROXY"] = ",".join(filter(None, [os.environ.get("NO_PROXY"), "127.0.0.1"]))
         self.log_path = settings.root / "prefect" / "server.log"
         self._child: ChildProcess | None = None
-        given_url = os.environ.get("PREFECT_API_URL", "")
+        given_url = os.environ.get("PREFECT_API_URL", "") or platform_api_url(settings)
         self.url = given_url or self._start(settings)
-        os.environ["PREFECT_API_URL"] = self.url
+        use_api(self.url)
 
     def _start(self, settings: Settings) -> str:
-        """Start the server on a socket that is already open, so that its port cannot be taken by somebody else."""
-        home = settings.root / "prefect"
-        home.mkdir(parents=True, exist_ok=True)
+        """Start the server as our child."""
         with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
-            listener.set_inheritable(True)
             url = f"http://127.0.0.1:{listener.getsockname()[1]}/api"
             idle = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _IDLE_SERVICES}
             hidden = {"PREFECT_UI_ENABLED": "false", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
             self._child = ChildProcess(
-                [*_COMMAND, "--fd", str(listener.fileno()), "--lock", str(home / "start.lock")],
+                server_command(settings, listener),
                 log_path=self.log_path,
                 environment=child_environment(**idle, **hidden),
                 pass_fds=(listener.fileno(),),
@@ -79,7 +109,7 @@ class PrefectApi:
     def wait_ready(self, stop: StopSwitch, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Return when the API answers. Raises RetryableError when it does not, with where to look."""
         until = time.monotonic() + timeout_s
-        while not self._answers():
+        while not answers(f"{self.url}/health"):
             if stop.is_requested:
                 raise StopRequestedError("stopped before the first stage")
             if self._child is not None and not self._child.is_running():
@@ -88,12 +118,6 @@ class PrefectApi:
                 hint = f"its log is {self.log_path}" if self._child else "check PREFECT_API_URL, or unset it"
                 raise RetryableError(f"the Prefect API at {self.url} did not answer for {timeout_s:.0f} s; {hint}")
             time.sleep(0.1)
-
-    def _answers(self) -> bool:
-        try:
-            return httpx.get(f"{self.url}/health", timeout=REQUEST_TIMEOUT_S, trust_env=False).is_success
-        except httpx.HTTPError:
-            return False
 
     @contextmanager
     def client_settings(self) -> Iterator[None]:
@@ -128,8 +152,9 @@ def serve(listener: socket.socket, lock_path: Path) -> None:
     import uvicorn
 
     config = uvicorn.Config(
-        "prefect.server.api.server:create_app", factory=True, lifespan="on", log_level="warning", access_log=False
-    )
+        "prefect.server.api.server:create_app", factory=True, lifespan="on", log_level="warning", access_log=False,
+        timeout_graceful_shutdown=STOP_GRACE_S,
+    )  # fmt: skip
     with lock_path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         server = uvicorn.Server(config)

@@ -61,9 +61,9 @@ class Recipe(BaseModel):
             )
         return self
 
-    def changed(self, settings: list[str]) -> Self:
-        """The recipe with `--set` applied."""
-        return apply(self, settings)
+    def changed(self, settings: list[str], origin: str = "--set") -> Self:
+        """The recipe with `--set` applied, or with lines that stood somewhere else."""
+        return apply(self, settings, origin)
 
     def steps(self) -> tuple[Step, ...]:
         """The plan: each step's inputs are outputs of steps above it."""

@@ -7,9 +7,9 @@ ends, its rows are closed, its client is flushed and its children are ended.
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
@@ -43,10 +43,14 @@ class RunRequest:
     steps: Sequence[Step]
     params: dict[str, str]
     asked_at_s: float  # time.monotonic() when the command was given
+    tags: Mapping[str, str] = field(default_factory=dict)  # of the tracker's run
 
 
 class LifecycleRun:
-    """Runs a request; `api` was started by the caller, before anything else was imported."""
+    """Runs a request; `api` was started by the caller, before anything else was imported.
+
+    `course` is what is run, by default a flow of its own; a flow that is running already gives its own course.
+    """
 
     def __init__(
         self,
@@ -55,6 +59,7 @@ class LifecycleRun:
         api: PrefectApi,
         stop: StopSwitch,
         command: Sequence[str] = STAGE_COMMAND,
+        course: Callable[[Session], None] | None = None,
     ) -> None:
         self.request = request
         self.settings = settings
@@ -62,8 +67,9 @@ class LifecycleRun:
         self._api = api
         self._stop = stop
         self._command = command
+        self._course = course or self._as_flow
 
-    def run(self, sources: SourceManifest, store: Store, lineage: Lineage, console: Console) -> Summary:
+    def run(self, sources: SourceManifest | None, store: Store, lineage: Lineage, console: Console) -> Summary:
         """Run the plan. Raises what ended it early, after everything was closed."""
         mark_killed(lineage, self.settings)
         lifecycle_id = f"{self.started_at:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
@@ -81,7 +87,7 @@ class LifecycleRun:
             tracking_run=tracker.open_run(
                 f"{self.request.recipe_name}-{lifecycle_id}",
                 params={"recipe": self.request.recipe_name, "seed": str(self.request.seed), **self.request.params},
-                tags={"sources": sources.digest},
+                tags={**self.request.tags, **({"sources": sources.digest} if sources else {})},
             ),
         )
         self._save(session, "running", None)
@@ -92,8 +98,6 @@ class LifecycleRun:
         return self._summary(session, notes)
 
     def _execute(self, session: Session) -> None:
-        from flows.lifecycle import lifecycle  # Prefect reads its environment when it is imported
-
         session.console.note(f"run {session.lifecycle_id} of {self.request.recipe_name}: starting Prefect's API")
         self._api.wait_ready(self._stop)
         session.tracker.start_delivery()  # not earlier: its start-up would hold up the API's
@@ -101,7 +105,12 @@ class LifecycleRun:
             stack.enter_context(self._api.client_settings())
             stack.enter_context(entered(session))
             stack.callback(flush)
-            lifecycle(self.request.recipe_name, session.lifecycle_id, self.request.seed)
+            self._course(session)
+
+    def _as_flow(self, session: Session) -> None:
+        from flows.lifecycle import lifecycle  # Prefect reads its environment when it is imported
+
+        lifecycle(self.request.recipe_name, session.lifecycle_id, self.request.seed)
 
     def _close(self, session: Session, status: Status) -> list[str]:
         """Close every row and every child; returns what a person should know about it."""

@@ -27,7 +27,7 @@ class Session:
     tracker: Tracker
     console: Console
     steps: Sequence[Step]
-    sources: SourceManifest
+    sources: SourceManifest | None  # none for a single stage, whose inputs are given
     tracking_run: str
     results: list[StageResult] = field(default_factory=list)
 

@@ -7,6 +7,7 @@ bad config nor a stage that raised. Each attempt is a run of its own in the trac
 
 import json
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -97,15 +98,19 @@ def _launch(session: Session, call: StageCall, key: StageKey, log: Callable[[str
             log(str(error))
             time.sleep(RETRY_PAUSE_S)
         except StopRequestedError:
-            status = "KILLED"
             # Prefect's word for a run that a signal ended; the switch knows which signal it was.
             is_interrupt = session.launcher.stop.signal == signal.SIGINT
             raise (KeyboardInterrupt() if is_interrupt else TerminationSignal(signal.SIGTERM)) from None
         else:
             return result
         finally:
-            session.tracker.close_run(run, status)
+            session.tracker.close_run(run, "KILLED" if _is_stop(sys.exception()) else status)
     raise AssertionError("the last attempt returns or raises")
+
+
+def _is_stop(error: BaseException | None) -> bool:
+    """A stop is no failure, and whatever is no Exception is a stop."""
+    return error is not None and not isinstance(error, Exception)
 
 
 def _replay(session: Session, call: StageCall, result: StageResult) -> None:

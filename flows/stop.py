@@ -15,10 +15,15 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSwitch:
-    """Whether a stop was asked for, and by which signal."""
+    """Whether a stop was asked for, and by which signal.
 
-    def __init__(self) -> None:
+    One that does not listen leaves the signals to whoever has them: a run of Prefect's worker is cancelled only while
+    Prefect's own handler is in place, whose exception then ends the stage as a signal would.
+    """
+
+    def __init__(self, *, listens: bool = True) -> None:
         self.signal: signal.Signals | None = None
+        self._listens = listens
 
     @property
     def is_requested(self) -> bool:
@@ -36,7 +41,7 @@ class StopSwitch:
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Own the stop signals in this block; only the main thread can, elsewhere nothing changes."""
-        if threading.current_thread() is not threading.main_thread():
+        if not self._listens or threading.current_thread() is not threading.main_thread():
             yield
             return
         previous = {number: signal.signal(number, self.request) for number in STOP_SIGNALS}

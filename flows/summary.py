@@ -110,13 +110,14 @@ def print_summary(summary: Summary, console: Console) -> None:
         table.add_column(name, justify=justify, no_wrap=name == "artifact")  # type: ignore[arg-type]  # rich wants its own literal
     for row in summary.stages:
         took = "cached" if row.cached else short_duration(row.wall_s)
-        table.add_row(row.label, took, _headline_text(row.headline), "\n".join(row.outputs.values()))
+        table.add_row(row.label, took, headline_text(row.headline), "\n".join(row.outputs.values()))
     console.print(table)
     for line in _lines(summary):
         console.print(line, markup=False, soft_wrap=True)
 
 
-def _headline_text(row: HeadlineRow) -> str:
+def headline_text(row: HeadlineRow) -> str:
+    """The main metric in words."""
     return str(HeadlineValue(row.label, row.before, row.after))
 
 

@@ -6,10 +6,9 @@ from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunT
 
 from infra.journal import JournalReader, Operation
 from infra.registry import ModelRegistry, connect
+from infra.tracking import EXPERIMENT, LIFECYCLE_TAG
 
-EXPERIMENT = "glmflow"
 RUN_TAG = "glmflow.run"  # our name of the run
-LIFECYCLE_TAG = "glmflow.lifecycle"  # on every run, so that a family is found without walking parents (M13)
 MAX_BATCH_METRICS = 1000
 MAX_BATCH_PARAMS = 100
 MAX_DATASET_CHARS = 36  # MLflow's limit for a dataset's digest; the whole digest stands in a tag

@@ -87,13 +87,18 @@ class ChildProcess:
         """Kill whatever is left of it and of what it started; returns the exit code (negative: the signal)."""
         if self._popen.returncode is None:
             _kill_group(self.pid)
-        for _ in range(_MAX_KILL_ROUNDS):  # a process may fork while we look
-            pids = _pids_with(self.token)
-            if not pids:
-                break
-            for pid in pids:
-                _kill(pid)
+        kill_all_with(TOKEN_VARIABLE, self.token)
         return self._popen.wait()
+
+
+def kill_all_with(variable: str, value: str) -> None:
+    """SIGKILL to every process that has this in its environment; again, while they fork faster than we look."""
+    for _ in range(_MAX_KILL_ROUNDS):
+        pids = pids_with(variable, value)
+        if not pids:
+            return
+        for pid in pids:
+            send(pid, signal.SIGKILL)
 
 
 def _kill_group(group_id: int) -> None:
@@ -103,15 +108,17 @@ def _kill_group(group_id: int) -> None:
         return
 
 
-def _kill(pid: int) -> None:
+def send(pid: int, signal_number: int) -> None:
+    """A signal to a process that may have ended already."""
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, signal_number)
     except ProcessLookupError:
         return
 
 
-def _pids_with(token: str) -> list[int]:
-    wanted = f"{TOKEN_VARIABLE}={token}".encode()
+def pids_with(variable: str, value: str) -> list[int]:
+    """The processes of this machine that were started with this in their environment, and still run."""
+    wanted = f"{variable}={value}".encode()
     return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit() and wanted in _environment_of(entry)]
 
 

@@ -34,6 +34,9 @@ class Settings(BaseSettings):
     store_url: str = Field(default="", description="s3://bucket/prefix of the store; default: a folder in home")
     s3_endpoint_url: str = Field(default="", description="S3 endpoint, with http:// or https://; default: AWS")
     store_cache_bytes: int = Field(default=50 * 2**30, ge=0, description="limit of the copies of an S3 store, in bytes")
+    prefect_port: int = Field(default=4200, ge=1, le=65535, description="port of the platform's Prefect server")
+    mlflow_port: int = Field(default=5000, ge=1, le=65535, description="port of the platform's MLflow server")
+    worker_limit: int = Field(default=2, ge=1, description="runs that the platform's worker has at a time")
 
     @field_validator("home")
     @classmethod
@@ -71,6 +74,11 @@ class Settings(BaseSettings):
     def reports_dir(self) -> Path:
         """One folder per lifecycle run."""
         return self.root / "reports"
+
+    @property
+    def platform_dir(self) -> Path:
+        """Process records and logs of `glmflow up`."""
+        return self.root / "platform"
 
     def resolved_lineage_url(self) -> str:
         """The lineage database's URL."""

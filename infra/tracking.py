@@ -17,6 +17,8 @@ from infra.lineage import Lineage, MetricPoint
 from infra.process import ChildProcess, child_environment
 from infra.settings import Settings
 
+EXPERIMENT = "glmflow"
+LIFECYCLE_TAG = "glmflow.lifecycle"  # on every run, so that a family is found without walking parents (M13)
 RunStatus = Literal["FINISHED", "FAILED", "KILLED"]
 MAX_PARAM_CHARS = 250
 _DELIVERY_COMMAND = (sys.executable, "-P", "-m", "infra.delivery")

@@ -9,9 +9,9 @@ from prefect.exceptions import TerminationSignal
 
 from flows.prefect_api import PrefectApi
 from infra.errors import BadSpecError
-from infra.mlflow_runs import LIFECYCLE_TAG
 from infra.registry import connect
 from infra.settings import Settings
+from infra.tracking import LIFECYCLE_TAG
 from stages import execution
 from tests.support import toy_lifecycle
 from tests.support.toy_lifecycle import ToyLifecycle, steps

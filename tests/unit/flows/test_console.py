@@ -5,7 +5,7 @@ import io
 import pytest
 
 from flows import console
-from flows.console import BarConsole, Pace, PlainConsole, open_console
+from flows.console import BarConsole, LogConsole, Pace, PlainConsole, open_console
 
 
 @pytest.fixture
@@ -89,3 +89,17 @@ def test_json_keeps_the_standard_output_for_the_document(capsys: pytest.CaptureF
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "hello\n")
     assert isinstance(open_console(is_json=False, shows_log=False), PlainConsole)  # no terminal here
+
+
+def test_a_log_gets_the_stages_and_now_and_then_their_progress(monkeypatch: pytest.MonkeyPatch):
+    said: list[str] = []
+    console = LogConsole(said.append)
+    console.begin("clean", 1, 2)
+    console.progress(1, 10, "documents")
+    assert said == []
+    monkeypatch.setattr("flows.console.PLAIN_INTERVAL_S", 0.0)
+    console.progress(5, 10, "documents")
+    console.line("a stage's own line")
+    console.end("clean", 1, 2, "3 s")
+    console.close()
+    assert said[0].startswith("clean: 5/10 documents") and said[1:] == ["[ 1/2] clean: 3 s"]

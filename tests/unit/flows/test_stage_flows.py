@@ -29,7 +29,7 @@ KEY = StageKey("k" * 64, "c" * 64, {})
 class Launcher:
     """Ends each attempt as the list says; a record means success."""
 
-    def __init__(self, *outcomes: Exception, cached: bool = False) -> None:
+    def __init__(self, *outcomes: BaseException, cached: bool = False) -> None:
         self.outcomes, self.cached, self.stop = list(outcomes), cached, StopSwitch()
 
     def find_finished(self, call):
@@ -141,3 +141,10 @@ def test_every_stage_has_a_flow_of_its_own_name_with_typed_parameters_and_no_res
     assert (flow.name, flow.persist_result, flow.retries) == ("clean", False, 0)
     assert set(flow.parameters.properties) == {"label", "config", "inputs", "seed"}
     assert "filters" in str(flow.parameters.definitions)
+
+
+def test_a_stop_that_prefect_raises_is_a_killed_run_and_no_failure(tmp_path: Path):
+    session = session_with(Launcher(TerminationSignal(signal.SIGTERM)), tmp_path)
+    with pytest.raises(TerminationSignal):
+        run(session)
+    assert session.tracker.closed == ["KILLED"]

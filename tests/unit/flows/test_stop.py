@@ -24,3 +24,9 @@ def test_the_handlers_of_before_are_put_back():
     with StopSwitch().listening():
         assert signal.getsignal(signal.SIGTERM) != before
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_switch_that_does_not_listen_leaves_the_signals_alone():
+    before = signal.getsignal(signal.SIGTERM)
+    with StopSwitch(listens=False).listening():
+        assert signal.getsignal(signal.SIGTERM) is before

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from infra.journal import JournalReader
-from infra.mlflow_runs import EXPERIMENT, LIFECYCLE_TAG, MlflowRuns
+from infra.mlflow_runs import MlflowRuns
 from infra.registry import connect, resolve
 from infra.settings import Settings
+from infra.tracking import EXPERIMENT, LIFECYCLE_TAG
 
 OPERATIONS = (
     {"op": "open", "run": "life", "name": "life", "at_ms": 1_000, "params": {"recipe": "demo"}},
