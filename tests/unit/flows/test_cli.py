@@ -12,7 +12,23 @@ from flows import cli
 from infra.errors import BadSpecError, RetryableError, StageFailedError, StopRequestedError
 
 ROOT = Path(__file__).parents[3]
-COMMANDS = ("run", "stage", "explain", "runs", "serve", "chat", "schema", "doctor", "up", "down", "status", "deploy")
+COMMANDS = (
+    "run",
+    "stage",
+    "explain",
+    "runs",
+    "serve",
+    "chat",
+    "schema",
+    "doctor",
+    "up",
+    "down",
+    "status",
+    "deploy",
+    "compare",
+    "promote",
+    "rollback",
+)
 
 
 def failing_with(error: BaseException):
