@@ -13,22 +13,9 @@ from infra.errors import BadSpecError, RetryableError, StageFailedError, StopReq
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = (
-    "run",
-    "stage",
-    "explain",
-    "runs",
-    "serve",
-    "chat",
-    "schema",
-    "doctor",
-    "up",
-    "down",
-    "status",
-    "deploy",
-    "compare",
-    "promote",
-    "rollback",
-)
+    "run", "stage", "explain", "runs", "compare", "promote", "rollback", "serve", "chat", "schema", "doctor",
+    "up", "down", "status", "deploy",
+)  # fmt: skip
 
 
 def failing_with(error: BaseException):
