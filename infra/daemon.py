@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from infra.process import PARENT_PID_VARIABLE, TOKEN_VARIABLE, kill_all_with, pids_with, send
+from infra.process import PARENT_PID_VARIABLE, TOKEN_VARIABLE, kill_all_with, pids_with, proc_stat, send, start_ticks
 
 DAEMON_VARIABLE = "GLMFLOW_DAEMON_TOKEN"  # children of ours replace TOKEN_VARIABLE, and keep this one
 _PROC = Path("/proc")
@@ -39,7 +39,7 @@ class DaemonRecord(BaseModel):
 
     def is_running(self) -> bool:
         """True while this very process lives."""
-        return self.boot_id == _boot_id() and self.start_ticks == _start_ticks(self.pid)
+        return self.boot_id == _boot_id() and self.start_ticks == start_ticks(self.pid)
 
     def pids(self) -> list[int]:
         """The process and everything below it."""
@@ -91,7 +91,7 @@ class Daemon:
             )
         record = DaemonRecord(
             pid=process.pid,
-            start_ticks=_start_ticks(process.pid) or 0,
+            start_ticks=start_ticks(process.pid) or 0,
             boot_id=_boot_id(),
             token=token,
             started_at=datetime.now(UTC),
@@ -143,23 +143,9 @@ def _boot_id() -> str:
     return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
 
 
-def _start_ticks(pid: int) -> int | None:
-    """When the process started, in clock ticks since boot; None for one that has ended."""
-    fields = _stat(pid)
-    return None if not fields or fields[0] in ("Z", "X") else int(fields[19])
-
-
 def _parent_pid(pid: int) -> int | None:
-    fields = _stat(pid)
+    fields = proc_stat(pid)
     return int(fields[1]) if fields else None
-
-
-def _stat(pid: int) -> list[str]:
-    """proc(5), /proc/pid/stat from its third field on: state, parent, ..., start time (the 22nd); [] for none."""
-    try:
-        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
 
 
 def _rss_bytes(pid: int) -> int:

@@ -25,6 +25,7 @@ _PR_SET_PDEATHSIG = 1
 _PARENT_POLL_S = 2.0
 _PROC = Path("/proc")
 _MAX_KILL_ROUNDS = 20
+_KILL_TIMEOUT_S, _KILL_POLL_S = 5.0, 0.01
 
 
 class ChildProcess:
@@ -92,13 +93,35 @@ class ChildProcess:
 
 
 def kill_all_with(variable: str, value: str) -> None:
-    """SIGKILL to every process that has this in its environment; again, while they fork faster than we look."""
+    """SIGKILL to every process that has this in its environment; again, while they fork faster than we look.
+
+    Returns when they have ended: a process that was killed loses its environment a moment before.
+    """
+    killed: dict[int, int | None] = {}
     for _ in range(_MAX_KILL_ROUNDS):
         pids = pids_with(variable, value)
         if not pids:
-            return
+            break
         for pid in pids:
+            killed[pid] = start_ticks(pid)
             send(pid, signal.SIGKILL)
+    until = time.monotonic() + _KILL_TIMEOUT_S
+    while any(t is not None and start_ticks(pid) == t for pid, t in killed.items()) and time.monotonic() < until:
+        time.sleep(_KILL_POLL_S)
+
+
+def start_ticks(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot; None for one that has ended, reaped or not."""
+    fields = proc_stat(pid)
+    return None if not fields or fields[0] in ("Z", "X") else int(fields[19])
+
+
+def proc_stat(pid: int) -> list[str]:
+    """proc(5), /proc/pid/stat from its third field on: state, parent, ..., start time (the 22nd); [] for none."""
+    try:
+        return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
 def _kill_group(group_id: int) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.process import PARENT_PID_VARIABLE, ChildProcess, child_environment
+from infra.process import PARENT_PID_VARIABLE, ChildProcess, child_environment, kill_all_with
 from tests.support.launched_stage import is_alive
 
 ROOT = Path(__file__).parents[3]
@@ -104,3 +104,12 @@ def test_a_child_of_ours_finds_our_sources_stays_offline_and_knows_no_foreign_ru
     assert environment["PYTHONPATH"] == f"{ROOT}{os.pathsep}/theirs"
     assert "MLFLOW_RUN_ID" not in environment and environment["GLMFLOW_THREADS"] == "3"
     assert environment["DO_NOT_TRACK"] == "true" and environment["HF_HUB_OFFLINE"] == "0"  # what is set stays
+
+
+def test_what_was_killed_has_ended_when_the_call_returns():
+    code = "x = bytearray(400_000_000); print('ready', flush=True); import time; time.sleep(60)"  # takes a while to die
+    environment = {**os.environ, "TOY_TOKEN": "kill-me"}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        kill_all_with("TOY_TOKEN", "kill-me")
+        assert not is_alive(process.pid)
