@@ -44,10 +44,10 @@ golden: $(STAMP)  ## record changed outputs again and print what changed; say wh
 	git --no-pager diff --stat -- tests/golden
 
 e2e: setup  ## the tiny lifecycle and the platform with real servers: cached rerun, kill -9, cancel, no network
-	$(BIN)/python -m pytest -m slow tests/e2e $(ARGS)
+	$(BIN)/python -m pytest -m "slow and not nightly" tests/e2e $(ARGS)
 
 test-ci: setup  ## what needs servers, processes to kill and minutes: e2e, and the store on a real S3 server
-	$(BIN)/python -m pytest -m slow $(ARGS)
+	$(BIN)/python -m pytest -m "slow and not nightly" $(ARGS)
 
 test-nightly: setup  ## many kill points and seeds
 	$(BIN)/python -m pytest -m nightly $(ARGS)

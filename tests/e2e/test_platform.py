@@ -149,6 +149,7 @@ def test_a_cancel_ends_every_process_and_killed_ones_are_crashed_and_the_next_ru
     assert log.count("step 1/") == 1, "it started afresh"
 
 
+@pytest.mark.nightly  # waits for three heartbeats
 def test_a_run_whose_worker_and_engine_were_killed_ends_as_crashed(platform: PlatformClient, packed: dict[str, Any]):
     asked = form(platform, "pretrain", seed=4, pretraining=LONG)
     run_id = platform.start("lifecycle", **asked)
