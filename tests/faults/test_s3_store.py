@@ -1,5 +1,6 @@
 """A store on a real S3 server, with its writers, readers and the server itself killed in the middle of their work."""
 
+import os
 import subprocess
 import sys
 import time
@@ -51,11 +52,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextmanager
 def process(place: S3Place, home: Path, code: str, argument: str) -> Iterator[subprocess.Popen]:
     """A process with this home that does one thing with the store; killed at the end of the block."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**place.environment, "GLMFLOW_HOME": str(home)}.items():
-            patch.setenv(name, value)
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        child = subprocess.Popen([sys.executable, "-c", code, argument], cwd=ROOT, text=True, **pipes)
+    environment = {**os.environ, **place.environment, "GLMFLOW_HOME": str(home)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    child = subprocess.Popen([sys.executable, "-c", code, argument], cwd=ROOT, text=True, env=environment, **pipes)
     try:
         yield child
     finally:
@@ -130,8 +129,8 @@ def test_a_server_that_is_killed_and_comes_back_costs_a_retry_at_most(
 def test_writers_and_readers_at_once_in_processes_of_their_own_agree(s3_place: S3Place, folder: Path, tmp_path: Path):
     def run(home: str, code: str, argument: str) -> str:
         with process(s3_place, tmp_path / home, code, argument) as child:
-            out, _ = child.communicate(timeout=WAIT_S * 3)
-            assert child.returncode == 0
+            out, said = child.communicate(timeout=WAIT_S * 3)
+            assert child.returncode == 0, said
             return out
 
     with ThreadPoolExecutor(3) as pool:
