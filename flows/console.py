@@ -82,6 +82,8 @@ class ShownLines:
 class PlainConsole:
     """Plain lines, the progress every quarter of a minute."""
 
+    _indent = "    "
+
     def __init__(self, stream: TextIO | None = None, *, shows_log: bool = False) -> None:
         self._stream = stream or sys.stdout
         self._lines = ShownLines(shows_log=shows_log)
@@ -91,19 +93,22 @@ class PlainConsole:
         print(text, file=self._stream, flush=True)
 
     def begin(self, label: str, position: int, num_stages: int) -> None:
-        self._label, self._pace, self._shown_at = label, Pace(), time.monotonic()
+        self._start(label)
         self._lines.begin()
         self.note(f"[{position:2}/{num_stages}] {label} ...")
 
+    def _start(self, label: str) -> None:
+        self._label, self._pace, self._shown_at = label, Pace(), time.monotonic()
+
     def line(self, text: str) -> None:
         if (shown := self._lines.shown(text)) is not None:
-            self.note(f"    {self._label}: {shown}")
+            self.note(f"{self._indent}{self._label}: {shown}")
 
     def progress(self, done: float, total: float, unit: str) -> None:
         text = self._pace.describe(done, total, unit)
         if time.monotonic() - self._shown_at >= PLAIN_INTERVAL_S:
             self._shown_at = time.monotonic()
-            self.note(f"    {self._label}: {text}")
+            self.note(f"{self._indent}{self._label}: {text}")
 
     def end(self, label: str, position: int, num_stages: int, text: str) -> None:
         self.note(f"[{position:2}/{num_stages}] {label}: {text}")
@@ -162,29 +167,22 @@ class BarConsole:
         self._bars.stop()
 
 
-class LogConsole:
+class LogConsole(PlainConsole):
     """Lines into a log that others keep: Prefect's, for a run of its worker. A stage's own lines get there anyway."""
 
+    _indent = ""
+
     def __init__(self, log: Callable[[str], None]) -> None:
-        self.note = log
-        self._label, self._pace, self._said_at = "", Pace(), 0.0
+        super().__init__()
+        self._log = log
+
+    def note(self, text: str) -> None:
+        self._log(text)
 
     def begin(self, label: str, position: int, num_stages: int) -> None:
-        self._label, self._pace, self._said_at = label, Pace(), time.monotonic()
+        self._start(label)
 
     def line(self, text: str) -> None:
-        return
-
-    def progress(self, done: float, total: float, unit: str) -> None:
-        text = self._pace.describe(done, total, unit)
-        if time.monotonic() - self._said_at >= PLAIN_INTERVAL_S:
-            self._said_at = time.monotonic()
-            self.note(f"{self._label}: {text}")
-
-    def end(self, label: str, position: int, num_stages: int, text: str) -> None:
-        self.note(f"[{position:2}/{num_stages}] {label}: {text}")
-
-    def close(self) -> None:
         return
 
 

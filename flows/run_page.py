@@ -33,7 +33,7 @@ def markdown(summary: Summary, results: Sequence[StageResult], compare_url: str)
     lines += [f"\n{note}" for note in summary.notes]
     outputs = {result.label: result.outputs for result in results}
     lines += ["", "References, as a stage's form takes them:", "", "```json", json.dumps(outputs, indent=2), "```"]
-    return "\n".join(line for line in lines if line is not None)
+    return "\n".join(lines)
 
 
 def compare_url(tracker_url: str, lifecycle_id: str) -> str:

@@ -9,7 +9,6 @@ Not covered: machines without /proc.
 
 import os
 import signal
-import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +17,16 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from infra.process import PARENT_PID_VARIABLE, TOKEN_VARIABLE, kill_all_with, pids_with, proc_stat, send, start_ticks
+from infra.process import (
+    PARENT_PID_VARIABLE,
+    TOKEN_VARIABLE,
+    kill_all_with,
+    pids_with,
+    proc_stat,
+    send,
+    spawn,
+    start_ticks,
+)
 
 DAEMON_VARIABLE = "GLMFLOW_DAEMON_TOKEN"  # children of ours replace TOKEN_VARIABLE, and keep this one
 _PROC = Path("/proc")
@@ -75,20 +83,16 @@ class Daemon:
     ) -> DaemonRecord:
         """Start the process in a session of its own; what an earlier one left running is ended first."""
         self.stop(0.0)
-        self.log_path.parent.mkdir(parents=True, exist_ok=True)
         token = uuid.uuid4().hex
         given = {k: v for k, v in environment.items() if k not in (PARENT_PID_VARIABLE, TOKEN_VARIABLE)}
-        with self.log_path.open("wb") as log:
-            process = subprocess.Popen(
-                list(command),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                pass_fds=tuple(pass_fds),
-                env={**given, DAEMON_VARIABLE: token},
-                cwd=self.log_path.parent,
-            )
+        process = spawn(
+            command,
+            self.log_path,
+            {**given, DAEMON_VARIABLE: token},
+            pass_fds=pass_fds,
+            keeps_log=False,
+            directory=self.log_path.parent,
+        )
         record = DaemonRecord(
             pid=process.pid,
             start_ticks=start_ticks(process.pid) or 0,

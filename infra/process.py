@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from infra.settings import OFFLINE_ENVIRONMENT
@@ -28,6 +28,33 @@ _MAX_KILL_ROUNDS = 20
 _KILL_TIMEOUT_S, _KILL_POLL_S = 5.0, 0.01
 
 
+def spawn(
+    command: Sequence[str],
+    log_path: Path,
+    environment: dict[str, str],
+    *,
+    pass_fds: Iterable[int] = (),
+    keeps_log: bool = True,
+    directory: Path | None = None,
+) -> subprocess.Popen[bytes]:
+    """A process in a session of its own, which writes to its own file and never to a pipe of ours.
+
+    A full pipe cannot stop it (P2, P13). `keeps_log` appends to what an earlier process wrote there.
+    """
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    with log_path.open("ab" if keeps_log else "wb") as log:
+        return subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=tuple(pass_fds),
+            env=environment,
+            cwd=directory,
+        )
+
+
 class ChildProcess:
     """A running command; nothing it started outlives `end`."""
 
@@ -36,18 +63,12 @@ class ChildProcess:
     ) -> None:
         self.token = uuid.uuid4().hex
         self.log_path = log_path
-        log_path.parent.mkdir(parents=True, exist_ok=True)
-        # The child writes to its own file and never to a pipe of ours: a full pipe cannot stop it (P2, P13).
-        with log_path.open("ab") as log:
-            self._popen = subprocess.Popen(
-                list(command),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                pass_fds=tuple(pass_fds),
-                env={**environment, PARENT_PID_VARIABLE: str(os.getpid()), TOKEN_VARIABLE: self.token},
-            )
+        self._popen = spawn(
+            command,
+            log_path,
+            {**environment, PARENT_PID_VARIABLE: str(os.getpid()), TOKEN_VARIABLE: self.token},
+            pass_fds=pass_fds,
+        )
 
     @property
     def pid(self) -> int:

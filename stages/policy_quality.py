@@ -11,7 +11,8 @@ from stages.records import Instruction
 from stages.rewards.base import Answer, Reward, RewardTools
 
 if TYPE_CHECKING:
-    from stages.ppo import PpoConfig
+    from models.generate import Generation, Generator
+    from stages.ppo import PpoConfig, Sampling
 
 
 @dataclass(frozen=True)
@@ -37,27 +38,38 @@ def total_rewards(answers: Sequence[Answer], rewards: Sequence[Reward], tools: R
     return totals
 
 
-def quality_of(
-    policy: Any, heldout: Sequence[Instruction], config: "PpoConfig", tools: RewardTools, *, seed: int
-) -> PolicyQuality:
-    """Measure `policy`; with the same seed, a prompt's answer is sampled with the same random numbers."""
-    from models.rollout import generators, sample_answers
+def sampled_answers(
+    policy: Any, instructions: Sequence[Instruction], sampling: "Sampling", tools: RewardTools, generator: "Generator"
+) -> tuple[list[list[int]], list["Generation"], list[Answer]]:
+    """One sampled answer to each instruction: prompts and answers as tokens, and answers as text."""
+    from models.rollout import sample_answers
 
-    sampling = config.sampling
-    chosen = evenly(heldout, config.num_heldout_prompts)
-    sampled = sample_answers(
+    prompts = [tools.template.encode(one.prompt) for one in instructions]
+    generations = sample_answers(
         policy,
-        [tools.template.encode(one.prompt) for one in chosen],
+        prompts,
         max_new_tokens=sampling.max_new_tokens,
         stop_ids=tools.template.stop_ids,
         temperature=sampling.temperature,
-        generator=generators(seed, len(chosen)),
+        generator=generator,
         batch_size=sampling.batch_size,
     )
     answers = [
         Answer(one, tools.template.parse(generation.token_ids), generation.finished == "stop")
-        for one, generation in zip(chosen, sampled, strict=True)
+        for one, generation in zip(instructions, generations, strict=True)
     ]
+    return prompts, generations, answers
+
+
+def quality_of(
+    policy: Any, heldout: Sequence[Instruction], config: "PpoConfig", tools: RewardTools, *, seed: int
+) -> PolicyQuality:
+    """Measure `policy`; with the same seed, a prompt's answer is sampled with the same random numbers."""
+    from models.rollout import generators
+
+    sampling = config.sampling
+    chosen = evenly(heldout, config.num_heldout_prompts)
+    *_, answers = sampled_answers(policy, chosen, sampling, tools, generators(seed, len(chosen)))
     judged = judge(
         policy, tools.template, chosen, max_new_tokens=sampling.max_new_tokens, batch_size=sampling.batch_size
     )

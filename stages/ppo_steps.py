@@ -14,11 +14,11 @@ import torch
 
 from models.ppo import explained_variance, relative_to_prompt
 from models.ppo_loss import ActorCritic, PpoMicroBatch, pad_conversations
-from models.rollout import Rollout, evaluate_answers, pad_answers, sample_answers, with_advantages
+from models.rollout import Rollout, evaluate_answers, pad_answers, with_advantages
 from models.schedule import CosineSchedule
 from models.supervised_rows import labelled_row
 from stages.contract import StageContext
-from stages.policy_quality import total_rewards
+from stages.policy_quality import sampled_answers, total_rewards
 from stages.records import Instruction
 from stages.rewards.base import Answer, RewardTools
 
@@ -130,23 +130,12 @@ class PpoSteps:
 
     def _samples(self, step: int) -> list[_Sample]:
         """Samples of the next prompts whose samples are told apart, short ones first."""
-        sampling, template = self.config.sampling, self.tools.template
+        sampling = self.config.sampling
         drawn = [i for i in self._draw(sampling.prompts_per_iteration) for _ in range(sampling.samples_per_prompt)]
         chosen = [self.instructions[i] for i in drawn]
-        prompts = [template.encode(one.prompt) for one in chosen]
-        generations = sample_answers(
-            self.networks.policy,
-            prompts,
-            max_new_tokens=sampling.max_new_tokens,
-            stop_ids=template.stop_ids,
-            temperature=sampling.temperature,
-            generator=self.generator,
-            batch_size=sampling.batch_size,
+        prompts, generations, answers = sampled_answers(
+            self.networks.policy, chosen, sampling, self.tools, self.generator
         )
-        answers = [
-            Answer(one, template.parse(generation.token_ids), generation.finished == "stop")
-            for one, generation in zip(chosen, generations, strict=True)
-        ]
         rewards = total_rewards(answers, self.config.rewards, self.tools)
         relative_PK, is_told_apart_P = relative_to_prompt(torch.tensor(rewards).view(-1, sampling.samples_per_prompt))
         self._check_answers(step, answers, rewards, is_told_apart_P)
