@@ -1,29 +1,24 @@
-"""Lineage database: which stage made which artifact from what. SQLAlchemy; SQLite by default.
+"""Lineage database: which stage made which artifact from what. SQLAlchemy; SQLite by default, or PostgreSQL.
 
-A stage run is one row, written after its outputs are stored and verified. No row means that nothing happened.
+A stage run is one row, written after its outputs are stored and verified. No row means that nothing happened. A
+PostgreSQL server that restarts is waited for, and what it was doing is done again: every write may be repeated.
 """
 
-import fcntl
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from pydantic import BaseModel, ConfigDict
-from sqlalchemy import JSON, BigInteger, Double, Executable, ForeignKey, String, create_engine, event, insert, select
+from sqlalchemy import JSON, BigInteger, Double, Executable, ForeignKey, Select, String, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import Engine, make_url
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 from infra.artifacts import ArtifactRef
+from infra.database import exclusive, open_engine, patiently
+from infra.schema import upgrade
 
-_MIGRATIONS = Path(__file__).with_name("migrations")
-_BUSY_TIMEOUT_S = 60
+T = TypeVar("T")
 
 
 class Base(DeclarativeBase):
@@ -145,21 +140,51 @@ class Lineage:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.engine = _engine(url)
-        _migrate(self.engine)
+        self.engine = open_engine(url)
+        upgrade(self.engine)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other machines may write to it, too."""
+        return self.engine.dialect.name != "sqlite"
+
+    def exclusive(self, name: str) -> AbstractContextManager[None]:
+        """At most one block of this name at a time, among all processes that use this database; others wait."""
+        return exclusive(self.engine, name)
+
+    def _transact(self, work: Callable[[Session], T]) -> T:
+        """`work` in one transaction, once more after a connection that was lost."""
+
+        def transaction() -> T:
+            with Session(self.engine, expire_on_commit=False) as session, session.begin():
+                return work(session)
+
+        return patiently(self.engine, transaction)
 
     def commit(self, record: StageRecord, history: Sequence[MetricPoint]) -> int:
         """Write one finished stage run with its metric history, in one transaction; returns its id."""
-        with Session(self.engine) as session, session.begin():
-            row = StageRunRow(**record.model_dump())
-            for is_output, field, ref in _links(record):
-                session.execute(self._insert_if_absent(ArtifactRow), ref.model_dump())
-                row.links.append(StageArtifactRow(is_output=is_output, field=field, kind=ref.kind, digest=ref.digest))
-            session.add(row)
-            session.flush()
-            if history:
-                session.execute(insert(MetricRow), [{"stage_run_id": row.id, **p.model_dump()} for p in history])
-            return row.id
+        return self._transact(lambda session: self._commit(session, record, history))
+
+    def _commit(self, session: Session, record: StageRecord, history: Sequence[MetricPoint]) -> int:
+        """A commit whose answer was lost is found by its instant, and not written twice."""
+        same = (StageRunRow.key == record.key, StageRunRow.host == record.host, StageRunRow.ended_at == record.ended_at)
+        written = session.scalar(select(StageRunRow.id).where(*same))
+        if written is not None:
+            return written
+        row = StageRunRow(**record.model_dump())
+        links = list(_links(record))
+        for ref in sorted(
+            {ref for *_, ref in links}, key=str
+        ):  # in one order: two writers must not wait for each other
+            session.execute(self._insert_if_absent(ArtifactRow), ref.model_dump())
+        row.links = [
+            StageArtifactRow(is_output=out, field=f, kind=ref.kind, digest=ref.digest) for out, f, ref in links
+        ]
+        session.add(row)
+        session.flush()
+        if history:
+            session.execute(insert(MetricRow), [{"stage_run_id": row.id, **p.model_dump()} for p in history])
+        return row.id
 
     def _insert_if_absent(self, table: type[Base]) -> Executable:
         """Two stages may record the same artifact at once; both SQLite and PostgreSQL know this statement."""
@@ -169,35 +194,28 @@ class Lineage:
 
     def find_by_key(self, key: str) -> StageRecord | None:
         """The newest finished run of this key."""
-        statement = select(StageRunRow).where(StageRunRow.key == key).order_by(StageRunRow.id.desc()).limit(1)
-        with Session(self.engine) as session:
-            row = session.scalars(statement).first()
-            return _record(row) if row else None
+        return self._newest(select(StageRunRow).where(StageRunRow.key == key))
 
     def find_maker(self, digest: str) -> StageRecord | None:
         """The newest stage run that has this artifact among its outputs."""
-        statement = (
-            select(StageRunRow)
-            .join(StageArtifactRow)
-            .where(StageArtifactRow.digest == digest, StageArtifactRow.is_output)
-            .order_by(StageRunRow.id.desc())
-            .limit(1)
-        )
-        with Session(self.engine) as session:
-            row = session.scalars(statement).first()
-            return _record(row) if row else None
+        made_it = (StageArtifactRow.digest == digest, StageArtifactRow.is_output)
+        return self._newest(select(StageRunRow).join(StageArtifactRow).where(*made_it))
+
+    def _newest(self, runs: Select[StageRunRow]) -> StageRecord | None:
+        row = self._transact(lambda session: session.scalars(runs.order_by(StageRunRow.id.desc()).limit(1)).first())
+        return _record(row) if row else None
 
     def history(self, key: str) -> tuple[MetricPoint, ...]:
         """Every metric point of the newest run of this key, in the order it was logged."""
-        with Session(self.engine) as session:
-            newest = select(StageRunRow.id).where(StageRunRow.key == key).order_by(StageRunRow.id.desc()).limit(1)
-            run_id = session.scalar(newest)
-            rows = session.scalars(select(MetricRow).where(MetricRow.stage_run_id == run_id).order_by(MetricRow.id))
-            return tuple(MetricPoint(name=r.name, value=r.value, step=r.step) for r in rows)
+        newest = select(StageRunRow.id).where(StageRunRow.key == key).order_by(StageRunRow.id.desc()).limit(1)
+        points = select(MetricRow).where(MetricRow.stage_run_id == newest.scalar_subquery()).order_by(MetricRow.id)
+        rows = self._transact(lambda session: session.scalars(points).all())
+        return tuple(MetricPoint(name=r.name, value=r.value, step=r.step) for r in rows)
 
     def save_lifecycle(self, lifecycle_id: str, **fields: Any) -> None:
         """Create or update one lifecycle row."""
-        with Session(self.engine) as session, session.begin():
+
+        def save(session: Session) -> None:
             row = session.get(LifecycleRow, lifecycle_id)
             if row is None:
                 session.add(LifecycleRow(id=lifecycle_id, **fields))
@@ -205,57 +223,16 @@ class Lineage:
             for name, value in fields.items():
                 setattr(row, name, value)
 
+        self._transact(save)
+
     def lifecycles(self, limit: int = 50) -> tuple[LifecycleRow, ...]:
         """Newest first."""
-        with Session(self.engine, expire_on_commit=False) as session:
-            return tuple(session.scalars(select(LifecycleRow).order_by(LifecycleRow.started_at.desc()).limit(limit)))
+        newest = select(LifecycleRow).order_by(LifecycleRow.started_at.desc()).limit(limit)
+        return self._transact(lambda session: tuple(session.scalars(newest)))
 
 
 def _record(row: StageRunRow) -> StageRecord:
     return StageRecord.model_validate({name: getattr(row, name) for name in StageRecord.model_fields})
-
-
-def _engine(url: str) -> Engine:
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True)
-    if parsed.database:
-        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(url, connect_args={"timeout": _BUSY_TIMEOUT_S})
-
-    @event.listens_for(engine, "connect")
-    def _pragmas(connection: Any, _record: Any) -> None:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA foreign_keys=ON")
-
-    return engine
-
-
-def _migrate(engine: Engine) -> None:
-    config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS))
-    head = ScriptDirectory.from_config(config).get_current_head()
-    if _revision(engine) == head:
-        return
-    with _migration_lock(engine), engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
-
-
-def _revision(engine: Engine) -> str | None:
-    with engine.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision()
-
-
-@contextmanager
-def _migration_lock(engine: Engine) -> Iterator[None]:
-    """Two processes that open a new SQLite file at once must not both create the tables."""
-    if engine.dialect.name != "sqlite" or not engine.url.database:
-        yield
-        return
-    with Path(engine.url.database + ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def now() -> datetime:

@@ -1,7 +1,9 @@
 """Where things are and how many threads to use: read from the environment once, at the door."""
 
 import os
+import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -22,15 +24,24 @@ OFFLINE_ENVIRONMENT = {
     "TRANSFORMERS_VERBOSITY": "error",
 }
 
+_DATABASE_URL = re.compile(r"postgres(ql)?://([^@/?#\s]+@)?(\[[0-9a-fA-F:]+\]|[^@/?#\s:\[\]]+)(:\d+)?(/[a-z0-9_]*)?")
+_SECRETS = ("database_url", "lineage_url", "tracking_uri")  # may hold a password
+
 
 class Settings(BaseSettings):
     """Settings of one installation, all from `GLMFLOW_*` variables."""
 
-    model_config = SettingsConfigDict(env_prefix="GLMFLOW_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix="GLMFLOW_", frozen=True, extra="ignore", hide_input_in_errors=True)
     home: Path = Field(default=Path("var"), description="directory of everything glmflow writes")
     threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, description="compute threads of a stage")
-    lineage_url: str = Field(default="", description="SQLAlchemy URL of the lineage database; default: SQLite in home")
-    tracking_uri: str = Field(default="", description="MLflow tracking URI; default: SQLite in home")
+    database_url: str = Field(
+        default="",
+        repr=False,
+        description="postgresql://user:password@host:port/NAME, a server with the databases NAME_lineage, NAME_mlflow "
+        "and NAME_prefect (NAME is glmflow unless given); default: SQLite in home",
+    )
+    lineage_url: str = Field(default="", repr=False, description="the lineage database, if it is another one")
+    tracking_uri: str = Field(default="", repr=False, description="MLflow's server or database, if it is another one")
     store_url: str = Field(default="", description="s3://bucket/prefix of the store; default: a folder in home")
     s3_endpoint_url: str = Field(default="", description="S3 endpoint, with http:// or https://; default: AWS")
     store_cache_bytes: int = Field(default=50 * 2**30, ge=0, description="limit of the copies of an S3 store, in bytes")
@@ -44,6 +55,16 @@ class Settings(BaseSettings):
         if any(p.exists() and not p.is_dir() for p in (home, *home.parents)):
             raise ValueError("want a folder, or a path where one can be made")
         return home
+
+    @field_validator("database_url")
+    @classmethod
+    def _names_a_server(cls, url: str) -> str:
+        if url and not _DATABASE_URL.fullmatch(url):
+            raise ValueError(
+                "want postgresql://user:password@host:port/NAME with %-escapes in the password, and what else the "
+                "connection needs in PGSSLMODE and the like"
+            )
+        return url
 
     @property
     def root(self) -> Path:
@@ -82,11 +103,28 @@ class Settings(BaseSettings):
 
     def resolved_lineage_url(self) -> str:
         """The lineage database's URL."""
-        return self.lineage_url or f"sqlite:///{self.root / 'lineage.db'}"
+        sqlite = f"sqlite:///{self.root / 'lineage.db'}"
+        return _with_driver(self.lineage_url or self._on_server("lineage") or sqlite)
 
     def resolved_tracking_uri(self) -> str:
         """MLflow's tracking and registry URI."""
-        return self.tracking_uri or f"sqlite:///{self.root / 'mlflow.db'}"
+        return _with_driver(self.tracking_uri or self._on_server("mlflow") or f"sqlite:///{self.root / 'mlflow.db'}")
+
+    def resolved_prefect_url(self) -> str:
+        """The database of this home's Prefect server, as Prefect wants it."""
+        sqlite = f"sqlite+aiosqlite:///{self.root / 'prefect/prefect.db'}"
+        return _with_driver(self._on_server("prefect") or sqlite, "asyncpg")
+
+    def _on_server(self, name: str) -> str:
+        if not self.database_url:
+            return ""
+        parts = urlsplit(self.database_url)
+        return f"postgresql://{parts.netloc}/{parts.path.strip('/') or 'glmflow'}_{name}"
+
+
+def _with_driver(url: str, driver: str = "psycopg") -> str:
+    """A PostgreSQL URL with the driver that is installed; another URL as it is."""
+    return re.sub(r"^postgres(ql)?(\+\w+)?://", f"postgresql+{driver}://", url)
 
 
 def read_settings() -> Settings:
@@ -95,8 +133,9 @@ def read_settings() -> Settings:
         return Settings()
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
-        variable = f"GLMFLOW_{str(problem['loc'][0]).upper()}"
-        raise BadSpecError(f"{variable}: {problem['msg']}, got {str(problem['input'])[:60]!r}; set it anew") from error
+        name = str(problem["loc"][0])
+        got = repr(str(problem["input"])[:60]) if name not in _SECRETS else "another, which is not shown"
+        raise BadSpecError(f"GLMFLOW_{name.upper()}: {problem['msg']}, got {got}; set it anew") from error
 
 
 def go_offline() -> None:

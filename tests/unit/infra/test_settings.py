@@ -25,7 +25,7 @@ def test_everything_is_kept_below_home(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def test_a_url_given_beats_the_default(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("GLMFLOW_LINEAGE_URL", "postgresql://db/lineage")
-    assert Settings().resolved_lineage_url() == "postgresql://db/lineage"
+    assert Settings().resolved_lineage_url() == "postgresql+psycopg://db/lineage"
 
 
 def test_zero_threads_are_refused(monkeypatch: pytest.MonkeyPatch):
