@@ -173,9 +173,8 @@ class Lineage:
             return written
         row = StageRunRow(**record.model_dump())
         links = list(_links(record))
-        for ref in sorted(
-            {ref for *_, ref in links}, key=str
-        ):  # in one order: two writers must not wait for each other
+        artifacts = sorted({ref for *_, ref in links}, key=str)  # in one order, or two writers wait for each other
+        for ref in artifacts:
             session.execute(self._insert_if_absent(ArtifactRow), ref.model_dump())
         row.links = [
             StageArtifactRow(is_output=out, field=f, kind=ref.kind, digest=ref.digest) for out, f, ref in links
