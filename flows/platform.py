@@ -2,8 +2,8 @@
 
 Everything listens on 127.0.0.1 only. The two servers start at the same time; as soon as Prefect answers, the work pool,
 the deployments of prefect.yaml and the watch over lost runs are made, and the worker starts. A service that runs
-already is left alone, so starting twice does no harm. MLflow shows the database of the embedded tracking URI; a tracker
-that is a server somewhere else is used as it is.
+already is left alone, so starting twice does no harm. MLflow shows the tracker's database; a tracker that is a server
+somewhere else is used as it is.
 """
 
 import fcntl
@@ -26,9 +26,11 @@ from flows.prefect_api import (
     answers,
     prefect_environment,
     server_command,
+    server_database,
     use_api,
 )
 from infra.daemon import Daemon
+from infra.database import closing_engine, patiently, without_async_driver
 from infra.errors import BadSpecError, RetryableError
 from infra.process import child_environment
 from infra.settings import Settings
@@ -42,7 +44,7 @@ READY_TIMEOUT_S = 300.0
 SERVER_GRACE_S, WORKER_GRACE_S = 15.0, 60.0  # a worker's runs save their state first
 POLL_S = 0.2
 NUM_LOG_LINES = 5
-_MLFLOW_COMMAND = (sys.executable, "-P", "-m", "mlflow", "server", "--workers", "1")
+_MLFLOW_COMMAND = (sys.executable, "-P", "-m", "infra.mlflow_server", "--workers", "1")
 _WORKER_COMMAND = (sys.executable, "-P", "-m", "prefect", "worker", "start", "--type", "process", "--pool", POOL)
 
 
@@ -82,6 +84,7 @@ class Platform:
         `prepare` is called when Prefect's API answers and before the worker starts.
         """
         check_addresses(self.settings)
+        check_databases(self.settings)
         with _exclusive(self.settings.platform_dir / "start.lock"):
             os.environ.update(self._environment())
             started = self._start_servers()
@@ -162,8 +165,9 @@ class Platform:
             PREFECT_UI_ENABLED="true",
             PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL="WARNING",  # its log is a file
             PREFECT_SERVER_UI_V2_ENABLED="false",  # the new pages ask a host outside for their feature flags
+            **server_database(self.settings),
         )
-        command = server_command(self.settings, listener)
+        command = server_command(listener)
         self._daemons[PLATFORM_SERVER].start(command, environment, url, (listener.fileno(),))
 
     def _start_mlflow(self) -> None:
@@ -233,6 +237,15 @@ def check_addresses(settings: Settings) -> None:
     ):
         if url.startswith("sqlite:///") and not url.startswith("sqlite:////"):
             raise BadSpecError(f"{variable}: want an absolute path (sqlite:////...), got {url!r}; set it anew")
+
+
+def check_databases(settings: Settings) -> None:
+    """Raise BadSpecError for a PostgreSQL database that does not let us in, RetryableError for one that is away."""
+    urls = (settings.resolved_lineage_url(), settings.resolved_tracking_uri(), settings.resolved_prefect_url())
+    for url in urls:
+        if url.startswith("postgresql"):
+            with closing_engine(without_async_driver(url)) as engine:
+                patiently(engine, engine.connect).close()
 
 
 @contextmanager

@@ -5,24 +5,23 @@ This one is started first of all, gets ready while the rest is prepared, writes 
 id. A server that the environment names in PREFECT_API_URL is used instead, and else the one that `glmflow up` started
 for this home, which its record in `<home>/platform` tells.
 
-`python -m flows.prefect_api --fd N --lock FILE` is the child's side.
+`python -m flows.prefect_api --fd N` is the child's side; its database is in the environment, where no password is seen.
 """
 
 import argparse
 import asyncio
-import fcntl
 import os
 import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import ExitStack, contextmanager
 
 import httpx
 
 from flows.stop import StopSwitch
 from infra.daemon import Daemon
+from infra.database import closing_engine, exclusive, without_async_driver
 from infra.errors import RetryableError, StopRequestedError
 from infra.process import ChildProcess, child_environment, die_with_parent
 from infra.settings import OFFLINE_ENVIRONMENT, Settings
@@ -35,6 +34,7 @@ FLUSH_TIMEOUT_S = 10.0
 # What schedules, watches and triggers deployments: a run on its own needs none of it, and the cores have better to do.
 _IDLE_SERVICES = ("SCHEDULER", "LATE_RUNS", "FOREMAN", "PAUSE_EXPIRATIONS", "TRIGGERS", "CANCELLATION_CLEANUP")
 _COMMAND = (sys.executable, "-P", "-m", "flows.prefect_api")
+DATABASE_VARIABLE = "PREFECT_API_DATABASE_CONNECTION_URL"
 PLATFORM_SERVER = "prefect"  # its name among the platform's daemons
 HEARTBEAT_S = 60  # of a flow run, to a server that lives longer than it
 
@@ -53,12 +53,15 @@ def prefect_environment(settings: Settings) -> dict[str, str]:
     }
 
 
-def server_command(settings: Settings, listener: socket.socket) -> list[str]:
+def server_command(listener: socket.socket) -> list[str]:
     """The command line of a server on a socket that is already open, so that nobody else can take its port."""
     listener.set_inheritable(True)
-    home = settings.root / "prefect"
-    home.mkdir(parents=True, exist_ok=True)
-    return [*_COMMAND, "--fd", str(listener.fileno()), "--lock", str(home / "start.lock")]
+    return [*_COMMAND, "--fd", str(listener.fileno())]
+
+
+def server_database(settings: Settings) -> dict[str, str]:
+    """What only the server gets: which database is its own."""
+    return {DATABASE_VARIABLE: os.environ.get(DATABASE_VARIABLE) or settings.resolved_prefect_url()}
 
 
 def platform_api_url(settings: Settings) -> str:
@@ -99,9 +102,9 @@ class PrefectApi:
             idle = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in _IDLE_SERVICES}
             hidden = {"PREFECT_UI_ENABLED": "false", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
             self._child = ChildProcess(
-                server_command(settings, listener),
+                server_command(listener),
                 log_path=self.log_path,
-                environment=child_environment(**idle, **hidden),
+                environment=child_environment(**idle, **hidden, **server_database(settings)),
                 pass_fds=(listener.fileno(),),
             )
         return url
@@ -147,7 +150,7 @@ def flush() -> None:
         worker.drain_all(timeout=FLUSH_TIMEOUT_S)
 
 
-def serve(listener: socket.socket, lock_path: Path) -> None:
+def serve(listener: socket.socket, database: str) -> None:
     """Serve Prefect's API on an open socket; two first starts do not migrate the database at the same time."""
     import uvicorn
 
@@ -155,15 +158,16 @@ def serve(listener: socket.socket, lock_path: Path) -> None:
         "prefect.server.api.server:create_app", factory=True, lifespan="on", log_level="warning", access_log=False,
         timeout_graceful_shutdown=STOP_GRACE_S,
     )  # fmt: skip
-    with lock_path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with ExitStack() as starting:
+        engine = starting.enter_context(closing_engine(without_async_driver(database)))
+        starting.enter_context(exclusive(engine, "prefect"))
         server = uvicorn.Server(config)
 
         async def run() -> None:
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             while not server.started and not serving.done():
                 await asyncio.sleep(0.05)
-            fcntl.flock(lock, fcntl.LOCK_UN)
+            starting.close()
             await serving
 
         asyncio.run(run())
@@ -173,10 +177,9 @@ def main(argv: list[str] | None = None) -> None:
     """The child's side."""
     parser = argparse.ArgumentParser(prog="python -m flows.prefect_api")
     parser.add_argument("--fd", type=int, required=True)
-    parser.add_argument("--lock", type=Path, required=True)
     args = parser.parse_args(argv)
     die_with_parent()
-    serve(socket.socket(fileno=args.fd), args.lock)
+    serve(socket.socket(fileno=args.fd), os.environ[DATABASE_VARIABLE])
 
 
 if __name__ == "__main__":

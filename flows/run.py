@@ -23,6 +23,7 @@ from flows.session import Session, entered
 from flows.stop import StopSwitch
 from flows.summary import Summary, quantized_rows, stage_rows
 from infra.artifacts import SourceManifest
+from infra.database import shown
 from infra.errors import StopRequestedError
 from infra.lineage import LifecycleRow, Lineage, MetricPoint, now
 from infra.settings import Settings
@@ -172,7 +173,7 @@ class LifecycleRun:
             gates_passed=gates_passed(session.results),
             failed_gates=failed_gates(session.results),
             report=str(report_path(session)),
-            tracking_uri=self.settings.resolved_tracking_uri(),
+            tracking_uri=shown(self.settings.resolved_tracking_uri()),
             notes=notes,
         )
 

@@ -143,7 +143,14 @@ def _lines(summary: Summary) -> list[str]:
     lines += summary.notes
     if summary.report:
         lines.append(f"report:   {summary.report}")
-    lines.append(f"compare:  mlflow ui --backend-store-uri {summary.tracking_uri}")
+    lines.append(f"compare:  {_how_to_compare(summary.tracking_uri)}")
     if summary.gates_passed:
         lines += ["serve:    glmflow serve champion", "lineage:  glmflow explain champion"]
     return lines
+
+
+def _how_to_compare(tracking_uri: str) -> str:
+    if tracking_uri.startswith("http"):
+        return tracking_uri
+    is_file = tracking_uri.startswith("sqlite")
+    return f"mlflow ui --backend-store-uri {tracking_uri}" if is_file else f"glmflow up shows {tracking_uri}"

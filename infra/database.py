@@ -39,6 +39,11 @@ def shown(url: str | URL) -> str:
     return make_url(url).render_as_string(hide_password=True)
 
 
+def without_async_driver(url: str) -> str:
+    """The URL of Prefect's database as ours: psycopg for asyncpg, the standard library for aiosqlite."""
+    return url.replace("+asyncpg://", "+psycopg://", 1).replace("+aiosqlite://", "://", 1)
+
+
 def open_engine(url: str) -> Engine:
     """An engine on the database behind `url`; a missing folder of a SQLite file is made."""
     parsed = make_url(url)
@@ -54,6 +59,16 @@ def open_engine(url: str) -> Engine:
         connection.execute("PRAGMA foreign_keys=ON")
 
     return engine
+
+
+@contextmanager
+def closing_engine(url: str) -> Iterator[Engine]:
+    """An engine for one block; its connections are closed after it."""
+    engine = open_engine(url)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 @contextmanager

@@ -19,16 +19,17 @@ from typing import Protocol
 from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
+from infra.errors import GlmflowError
 from infra.journal import JournalReader, Operation
 from infra.mlflow_runs import MlflowRuns
 from infra.process import die_with_parent
-from infra.settings import Settings, go_offline
+from infra.settings import Settings, go_offline, read_settings
 from infra.tracking import artifact_root, tracking_dir
 
 POLL_S = 0.5
 MIN_PAUSE_S, MAX_PAUSE_S = 1.0, 30.0
 # requests.RequestException is an OSError; MLflow wraps most of them.
-OUTAGES = (MlflowException, SQLAlchemyError, OSError)
+OUTAGES = (MlflowException, SQLAlchemyError, GlmflowError, OSError)
 _REFUSALS = ("INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS")
 
 
@@ -97,8 +98,7 @@ class Delivery:
     def apply(self, operation: Operation, reader: JournalReader) -> None:
         """Tell the tracker, or put aside what it will never take."""
         if self._sink is None:
-            with _exclusive(self.folder / "database", waits=True):  # two first starts must not both create it (M12)
-                self._sink = self._connect()
+            self._sink = self._connect()
         try:
             self._sink.apply(operation, reader)
         except MlflowException as error:
@@ -131,11 +131,11 @@ def _sentence(error: BaseException) -> str:
 
 
 @contextmanager
-def _exclusive(path: Path, *, waits: bool = False) -> Iterator[bool]:
+def _exclusive(path: Path) -> Iterator[bool]:
     """True in the block when nobody else works on this path."""
     with path.with_suffix(".lock").open("w") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
             return
@@ -154,7 +154,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     die_with_parent()
     go_offline()
-    settings = Settings()
+    settings = read_settings()
     delivery = Delivery(tracking_dir(settings), lambda: mlflow_sink(settings))
     try:
         delivery.leftovers(args.own)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.artifacts import ArtifactRef
+from infra.database import closing_engine, exclusive
 from infra.errors import BadSpecError
 from infra.settings import Settings
 
@@ -24,12 +25,17 @@ _HOW_TO_REGISTER = "`glmflow run` registers what it releases"
 
 
 def connect(uri: str) -> Any:
-    """A client of the MLflow behind `uri`; its import takes seconds."""
+    """A client of the MLflow behind `uri`; its import takes seconds. Of several first ones, one makes the tables."""
     import mlflow
 
     mlflow.set_tracking_uri(uri)  # registering a LoggedModel looks it up through the global setting
     mlflow.set_registry_uri(uri)
-    return mlflow.MlflowClient(uri, uri)
+    if uri.startswith("http"):
+        return mlflow.MlflowClient(uri, uri)
+    with closing_engine(uri) as engine, exclusive(engine, "mlflow"):
+        client = mlflow.MlflowClient(uri, uri)
+        client.search_experiments(max_results=1)  # MLflow makes missing tables when it is first asked, unlocked (M12)
+    return client
 
 
 class ModelRegistry:

@@ -125,10 +125,14 @@ def tracking_dir(settings: Settings) -> Path:
 
 
 def mark_killed(lineage: Lineage, settings: Settings) -> None:
-    """Runs whose process was killed could not say so: a run that lives holds its journal."""
+    """Runs whose process was killed could not say so: a run that lives holds its journal.
+
+    Not covered: a run of another machine that uses the same database; it has no journal here.
+    """
     for row in lineage.lifecycles():
         journal = tracking_dir(settings) / f"{row.id}.jsonl"
-        if row.status == "running" and (not journal.is_file() or JournalReader(journal).is_abandoned()):
+        is_lost = JournalReader(journal).is_abandoned() if journal.is_file() else not lineage.is_shared
+        if row.status == "running" and is_lost:
             lineage.save_lifecycle(row.id, status="killed")
 
 

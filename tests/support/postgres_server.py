@@ -72,11 +72,14 @@ class PostgresServer:
 
     def kill(self) -> None:
         """An immediate shutdown: connections are cut, nothing is tidied up; the next start recovers from the log."""
-        self._end(signal.SIGQUIT)
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(timeout=60)
+            self._process = None
 
     def close(self) -> None:
         """End it, and remove what it wrote."""
-        self._end(signal.SIGINT)
+        self.kill()
         shutil.rmtree(self.directory)
 
     def make_databases(self, name: str) -> str:
@@ -101,12 +104,6 @@ class PostgresServer:
                 return True
         except psycopg.OperationalError:
             return False
-
-    def _end(self, signal_number: int) -> None:
-        if self._process is not None:
-            self._process.send_signal(signal_number)
-            self._process.wait(timeout=60)
-            self._process = None
 
 
 def programs() -> Path:

@@ -14,6 +14,7 @@ from flows.platform import PLATFORM_SERVER, TRACKER, WORKER, Platform, listen
 from flows.prefect_api import platform_api_url
 from infra.errors import BadSpecError, RetryableError
 from infra.settings import Settings
+from tests.support.postgres_server import PostgresServer
 
 SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 FAILING = (sys.executable, "-c", "print('no such database'); raise SystemExit(1)")
@@ -86,6 +87,18 @@ def test_a_database_that_each_service_would_look_for_elsewhere_is_refused(settin
     relative = settings.model_copy(update={field: "sqlite:///var/x.db"})
     with pytest.raises(BadSpecError, match=rf"GLMFLOW_{field.upper()}: want an absolute path \(sqlite:////...\), got"):
         Platform(relative).up(lambda: None)
+
+
+@pytest.mark.slow
+def test_a_database_that_is_not_there_is_said_before_anything_is_started(
+    settings: Settings, postgres_server: PostgresServer
+):
+    absent = settings.model_copy(update={"database_url": postgres_server.url("absent")})
+    with pytest.raises(
+        BadSpecError, match=r'database .*:\*\*\*@.*"absent_lineage" does not exist; set GLMFLOW_DATABASE'
+    ):
+        Platform(absent).up(lambda: None)
+    assert [service.state for service in Platform(absent).status()] == ["down"] * 3
 
 
 def test_a_port_that_was_listened_on_is_free_again():

@@ -3,6 +3,7 @@
 import io
 import json
 
+import pytest
 from rich.console import Console
 
 from flows.launch import StageResult
@@ -42,6 +43,17 @@ def test_the_table_holds_every_stage_and_where_to_look():
     assert "quantize_int4: whole weights file 976.6 KiB, 0.1111 of the full model's 8.6 MiB" in text
     assert "release gates passed: the model is now the champion" in text and "glmflow serve champion" in text
     assert "mlflow ui --backend-store-uri sqlite:///x.db" in text
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("http://127.0.0.1:5000", "compare:  http://127.0.0.1:5000"),
+        ("postgresql+psycopg://me:***@h/d", "compare:  glmflow up shows postgresql+psycopg://me:***@h/d"),
+    ],
+)
+def test_the_way_to_mlflow_is_that_of_the_tracker(uri: str, said: str):
+    assert said in printed(summary().model_copy(update={"tracking_uri": uri}))
 
 
 def test_a_cached_run_has_no_share_of_overhead_and_a_failed_gate_no_champion():

@@ -1,5 +1,7 @@
 """Aliases follow the gates: who passes becomes the champion, who was it becomes the previous one."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,8 @@ import pytest
 from infra.errors import BadSpecError
 from infra.registry import MODEL_NAME, ModelRegistry, connect, resolve
 from infra.settings import Settings
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -81,3 +85,13 @@ def test_a_rollback_undoes_a_promotion_and_a_second_one_undoes_the_first(registr
     assert aliases(registry) == {"champion": "a", "candidate": "b", "previous": "b"}
     registry.rollback()
     assert aliases(registry) == {"champion": "b", "candidate": "b", "previous": "a"}
+
+
+FIRST = "import sys; from infra.registry import connect; print(len(connect(sys.argv[1]).search_experiments()))"
+
+
+@pytest.mark.slow
+def test_several_first_clients_of_a_new_database_make_its_tables_once(postgres_database: str):
+    command = [sys.executable, "-c", FIRST, postgres_database]
+    clients = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(2)]
+    assert [client.communicate(timeout=120)[0] for client in clients] == ["1\n"] * 2

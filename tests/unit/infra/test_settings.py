@@ -1,5 +1,6 @@
 """Settings come from the environment and from nowhere else."""
 
+import traceback
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,37 @@ def test_everything_is_kept_below_home(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_a_url_given_beats_the_default(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("GLMFLOW_LINEAGE_URL", "postgresql://db/lineage")
     assert Settings().resolved_lineage_url() == "postgresql+psycopg://db/lineage"
+
+
+def test_one_server_has_a_database_for_each_purpose_and_a_url_given_for_one_beats_it(tmp_path: Path):
+    settings = Settings(home=tmp_path, database_url="postgresql://me:s%40cret@db:5433/team")
+    assert settings.resolved_lineage_url() == "postgresql+psycopg://me:s%40cret@db:5433/team_lineage"
+    assert settings.resolved_tracking_uri() == "postgresql+psycopg://me:s%40cret@db:5433/team_mlflow"
+    assert settings.resolved_prefect_url() == "postgresql+asyncpg://me:s%40cret@db:5433/team_prefect"
+    unnamed = Settings(home=tmp_path, database_url="postgres://db", tracking_uri="http://tracker:5000")
+    assert unnamed.resolved_lineage_url() == "postgresql+psycopg://db/glmflow_lineage"
+    assert unnamed.resolved_tracking_uri() == "http://tracker:5000"
+    assert Settings(home=tmp_path).resolved_prefect_url() == f"sqlite+aiosqlite:///{tmp_path}/prefect/prefect.db"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["mysql://me:s3cret@h/d", "postgresql://me:s3cret@x@h/d", "postgresql://me:s3cret/x@h/d", "postgresql://me:s3cret@",
+     "postgresql://me:s3cret@h/d?sslmode=require", "postgresql://me:s3cret@h:x/d", "s3cret"],
+)  # fmt: skip
+def test_a_database_that_is_no_postgresql_server_is_refused_and_not_repeated(monkeypatch: pytest.MonkeyPatch, url: str):
+    monkeypatch.setenv("GLMFLOW_DATABASE_URL", url)
+    with pytest.raises(
+        BadSpecError, match=r"^GLMFLOW_DATABASE_URL: .*want postgresql://.*which is not shown"
+    ) as caught:
+        read_settings()
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_settings_are_shown_without_their_secrets(tmp_path: Path):
+    secret = "postgresql://me:s3cret@h/d"
+    settings = Settings(home=tmp_path, database_url=secret, lineage_url=secret, tracking_uri="http://me:s3cret@h")
+    assert "s3cret" not in repr(settings) + str(settings)
 
 
 def test_zero_threads_are_refused(monkeypatch: pytest.MonkeyPatch):

@@ -88,3 +88,14 @@ def test_a_run_whose_process_has_gone_is_marked_killed_and_a_running_one_is_not(
         "lives": "running", "died": "killed", "delivered": "killed", "done": "finished",
     }  # fmt: skip
     held.close()
+
+
+@pytest.mark.slow
+def test_a_run_of_another_machine_in_the_same_database_is_left_alone(tmp_path: Path, postgres_database: str):
+    settings = Settings(home=tmp_path, lineage_url=postgres_database)
+    lineage = Lineage(settings.resolved_lineage_url())
+    for name in ("elsewhere", "died"):
+        lineage.save_lifecycle(name, recipe="tiny", seed=0, status="running", started_at=datetime(2026, 1, 1))
+    JournalWriter(tracking_dir(settings) / "died.jsonl").close()
+    mark_killed(lineage, settings)
+    assert {row.id: row.status for row in lineage.lifecycles()} == {"elsewhere": "running", "died": "killed"}
