@@ -41,7 +41,7 @@ TRACKER, WORKER = "mlflow", "worker"
 NAMES = (PLATFORM_SERVER, TRACKER, WORKER)
 POOL = "process"
 READY_TIMEOUT_S = 300.0
-SERVER_GRACE_S, WORKER_GRACE_S = 15.0, 60.0  # a worker's runs save their state first
+GRACES_S = {WORKER: 60.0, TRACKER: 15.0, PLATFORM_SERVER: 15.0}  # in this order: a worker's runs save their state first
 POLL_S = 0.2
 NUM_LOG_LINES = 5
 _MLFLOW_COMMAND = (sys.executable, "-P", "-m", "infra.mlflow_server", "--workers", "1")
@@ -87,6 +87,7 @@ class Platform:
         check_databases(self.settings)
         with _exclusive(self.settings.platform_dir / "start.lock"):
             os.environ.update(self._environment())
+            self._end_leftovers()
             started = self._start_servers()
             self._wait(PLATFORM_SERVER)
             use_api(self.api_url)
@@ -98,13 +99,18 @@ class Platform:
                 self._wait(name)
         return started
 
+    def _end_leftovers(self) -> None:
+        """What killed services left: a worker's runs, which save their state, and a process that has MLflow's port."""
+        for name, grace_s in GRACES_S.items():
+            if self._daemons[name].running() is None:
+                self._daemons[name].stop(grace_s)
+
     def down(self) -> list[str]:
         """End everything, the worker first, so that its runs can still say how they ended."""
         with _exclusive(self.settings.platform_dir / "start.lock"):
-            graces = {WORKER: WORKER_GRACE_S, TRACKER: SERVER_GRACE_S, PLATFORM_SERVER: SERVER_GRACE_S}
             return [
                 name
-                for name, grace_s in graces.items()
+                for name, grace_s in GRACES_S.items()
                 if self._daemons[name].stop(grace_s, children_first=name == WORKER)
             ]
 

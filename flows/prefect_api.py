@@ -49,6 +49,7 @@ def prefect_environment(settings: Settings) -> dict[str, str]:
         "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
         "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
         "PREFECT_CLI_PROMPT": "false",
+        "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500",  # the server's answer while its database is away; a minute in all
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": os.environ.get("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", str(HEARTBEAT_S)),
     }
 

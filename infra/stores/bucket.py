@@ -4,11 +4,13 @@ Uploads and downloads run in parallel, large ones in parts; boto3 adds a checksu
 verifies. Credentials come from boto3's own chain and appear in no message.
 """
 
+import hashlib
+import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import boto3
 from boto3.s3.transfer import TransferConfig, create_transfer_manager
@@ -24,6 +26,7 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 from s3transfer.exceptions import RetriesExceededError
+from s3transfer.subscribers import BaseSubscriber
 
 from infra.errors import ArtifactMissingError, BadSpecError, GlmflowError, RetryableError
 
@@ -52,6 +55,36 @@ _MIN_SERVER_ERROR = 500
 
 class ObjectMissingError(ArtifactMissingError):
     """There is no object of this key."""
+
+
+class _IncomingFile(BaseSubscriber):  # type: ignore[misc]
+    """A file as it comes in, its parts in order: hashed on the way to the disk, at its path when it is complete."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._partial = path.with_name(f".{uuid.uuid4().hex}")
+        self._sha256 = hashlib.sha256()
+        self._file: BinaryIO | None = None  # opened late: thousands may wait for their turn
+
+    def write(self, data: bytes) -> None:
+        """Called by one thread at a time."""
+        if self._file is None:
+            self._file = self._partial.open("wb")
+        self._file.write(data)
+        self._sha256.update(data)
+
+    def on_done(self, **_: Any) -> None:
+        """Complete or failed: nothing more will come."""
+        if self._file is not None:
+            self._file.close()
+
+    def publish(self) -> str:
+        """Give it its name; returns its hash."""
+        self.on_done()  # boto3 may not have said so yet
+        if self._file is None:
+            self._partial.touch()
+        self._partial.replace(self._path)
+        return self._sha256.hexdigest()
 
 
 class Bucket:
@@ -108,13 +141,17 @@ class Bucket:
                 with self._translated(ignored={"NoSuchUpload"}):
                     upload.result()
 
-    def download(self, files: Sequence[tuple[str, Path]]) -> Iterator[Path]:
-        """Download each (key, path); gives the paths in this order, each one when it is complete."""
+    def download(self, files: Sequence[tuple[str, Path]]) -> Iterator[str]:
+        """Download each (key, path); gives their hashes in this order, each one when its file is complete."""
         with self._translated(), create_transfer_manager(self._client, TRANSFERS) as manager:
-            downloads = [manager.download(self._name, self._prefix + key, str(path)) for key, path in files]
-            for (_, path), download in zip(files, downloads, strict=True):
+            incoming = [_IncomingFile(path) for _, path in files]
+            downloads = [
+                manager.download(self._name, self._prefix + key, file, subscribers=[file])
+                for (key, _), file in zip(files, incoming, strict=True)
+            ]
+            for file, download in zip(incoming, downloads, strict=True):
                 download.result()
-                yield path
+                yield file.publish()
 
     def abort_uploads(self, prefix: str) -> None:
         """End every unfinished upload in parts whose key starts with `prefix`."""

@@ -5,8 +5,8 @@ are there the list of files is created; that is the commit, of several writers o
 goes into the cache. A writer that was killed leaves complete objects and unfinished uploads: the next one uploads only
 what is missing, and then ends those.
 
-Reading: files are downloaded beside their place in the cache, hashed, and published together; what a killed reader had
-completed is kept. A wrong byte is refused, fetched once more, and then an error.
+Reading: files are downloaded beside their place in the cache, hashed as they come in, and published together; what a
+killed reader had completed is kept. A wrong byte is refused, fetched once more, and then an error.
 """
 
 import shutil
@@ -153,11 +153,11 @@ class S3Store(Store):
         shutil.rmtree(partial, ignore_errors=True)  # a writer here may have been first
 
     def _download(self, ref: ArtifactRef, partial: Path, files: Sequence[FileEntry]) -> list[FileEntry]:
-        """Download the files; returns those whose bytes are wrong. One is hashed while the next ones come in."""
+        """Download the files; returns those whose bytes are wrong. They are hashed as they come in."""
         for file in files:
             (partial / file.path).parent.mkdir(parents=True, exist_ok=True)
-        paths = self._bucket.download([(_key(ref, f), partial / f.path) for f in files])
-        return [f for f, _ in zip(files, paths, strict=True) if not _is_whole(partial, f)]
+        hashes = self._bucket.download([(_key(ref, f), partial / f.path) for f in files])
+        return [f for f, sha256 in zip(files, hashes, strict=True) if sha256 != f.sha256]
 
 
 def _list_key(ref: ArtifactRef) -> str:

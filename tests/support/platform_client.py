@@ -34,13 +34,14 @@ def words(process: psutil.Process) -> list[str]:
 class PlatformClient:
     """`glmflow up` of a home, and its API."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, **settings: str) -> None:
         self.home = home
         self.prefect_port, self.mlflow_port = free_port(), free_port()
         self.variables = {
             "GLMFLOW_PREFECT_PORT": str(self.prefect_port),
             "GLMFLOW_MLFLOW_PORT": str(self.mlflow_port),
             "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+            **settings,
         }
 
     def command(self, *words: str) -> tuple[int, str, str]:

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from infra.artifacts import file_sha256
 from infra.settings import Settings
 from infra.stores.base import Store
 from infra.stores.bucket import ObjectMissingError
@@ -88,12 +89,12 @@ class MemoryBucket:
             self.uploaded.append(key)
             self.objects[key] = (path.read_bytes(), sha256)
 
-    def download(self, files: Sequence[tuple[str, Path]]) -> Iterator[Path]:
+    def download(self, files: Sequence[tuple[str, Path]]) -> Iterator[str]:
         for key, path in files:
             self.downloaded.append(key)
             path.write_bytes(self.read(key)[:: -1 if key in self.spoilt else 1])
             self.spoilt.discard(key)
-            yield path
+            yield file_sha256(path)
 
     def abort_uploads(self, prefix: str) -> None:
         """Nothing is ever half uploaded here."""
