@@ -24,28 +24,19 @@ from tests.support.topics import write_topics
 
 pytestmark = pytest.mark.nightly
 OUTAGE_S = 5.0
+HEARTBEATS_S = 200.0  # three missed ones of 30 s, and what the watch takes to see it
 LONG = {"train_tokens": 500_000}
 FIRST_CHECKPOINT = "work/pretrain/*/checkpoint/step-*"
 
 
 @pytest.fixture
-def database_url(postgres_server: PostgresServer) -> str:
-    return postgres_server.make_databases("chaos")
-
-
-@pytest.fixture
-def platform(database_url: str, s3_place: S3Place, tmp_path: Path) -> Iterator[PlatformClient]:
+def platform(postgres_url: str, s3_place: S3Place, tmp_path: Path) -> Iterator[PlatformClient]:
     home = tmp_path / "home"
     write_topics(home / "documents")
-    settings = {**CREDENTIALS, **s3_place.environment, "GLMFLOW_DATABASE_URL": database_url}
+    settings = {**CREDENTIALS, **s3_place.environment, "GLMFLOW_DATABASE_URL": postgres_url}
     client = PlatformClient(home, **settings)
-    try:
-        code, _, err = client.command("up")
-        assert code == 0, err
+    with client.running():
         yield client
-    finally:
-        client.command("down")
-        client.kill(*client.processes())
 
 
 class Run:
@@ -78,7 +69,7 @@ class Run:
 
 
 def test_whatever_is_killed_the_same_run_is_finished_and_nothing_is_lost_or_doubled(
-    platform: PlatformClient, postgres_server: PostgresServer, s3_server: S3Server, database_url: str,
+    platform: PlatformClient, postgres_server: PostgresServer, s3_server: S3Server, postgres_url: str,
     tmp_path: Path, capsys: pytest.CaptureFixture[str],
 ):  # fmt: skip
     def outage(server: PostgresServer | S3Server) -> None:
@@ -108,9 +99,12 @@ def test_whatever_is_killed_the_same_run_is_finished_and_nothing_is_lost_or_doub
     assert platform.wait_for_end(run.ids[-1], 60)["state_type"] == "CRASHED"
     run.wait_for_end()
     made = references(platform.page_of(run.ids[-1]))
+    books, until = PlatformBooks(postgres_url), time.monotonic() + HEARTBEATS_S
+    while books.open_flow_runs():  # the stage inside the killed process
+        assert time.monotonic() < until, books.flow_runs()
+        time.sleep(1)
 
     assert platform.command("down")[0] == 0 and platform.processes() == []
-    books = PlatformBooks(database_url)
     with capsys.disabled():
         sys.stdout.write(
             f"\nsubmitted {after_outages} times in the outages, {len(run.ids)} in all: {books.flow_runs()}\n"

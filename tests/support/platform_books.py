@@ -31,6 +31,9 @@ class PlatformBooks:
         query = "SELECT f.name, r.state_type::text FROM flow_run r JOIN flow f ON f.id = r.flow_id"
         return Counter(self._rows("prefect", query))
 
+    def open_flow_runs(self) -> list[tuple[str, str]]:
+        return [row for row in self.flow_runs() if row[1] in OPEN_STATES]
+
     def tracked(self) -> Counter[tuple[str, str, str]]:
         """How many MLflow runs of each (lifecycle, our name, status)."""
         query = (
@@ -49,7 +52,7 @@ class PlatformBooks:
         """Nothing is open, nothing is there twice."""
         assert set(self.stage_runs().values()) == {1}, self.stage_runs()
         assert not [row for row in self.lifecycles() if row[1] == "running"], self.lifecycles()
-        assert not [row for row in self.flow_runs() if row[1] in OPEN_STATES], self.flow_runs()
+        assert self.open_flow_runs() == []
         tracked = self.tracked()
         assert set(tracked.values()) == {1} and not [row for row in tracked if row[2] == "RUNNING"], tracked
         assert self.num_untagged() == 0

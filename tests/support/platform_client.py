@@ -4,6 +4,8 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,17 @@ class PlatformClient:
             if is_ours and status != psutil.STATUS_ZOMBIE:
                 found.append(process)
         return found
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """`up` before the block, `down` after it, whatever happens."""
+        try:
+            code, _, err = self.command("up")
+            assert code == 0, err
+            yield
+        finally:
+            self.command("down")
+            self.kill(*self.processes())
 
     def kill(self, *processes: psutil.Process) -> None:
         for process in processes:

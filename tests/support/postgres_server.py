@@ -95,6 +95,12 @@ class PostgresServer:
         with psycopg.connect(url, autocommit=True, connect_timeout=5) as connection:
             yield connection
 
+    def dump(self, database: str) -> str:
+        """Everything that is in a database, as text."""
+        command = [self._programs / "pg_dump", "-h", "127.0.0.1", "-p", str(self.port), "-U", "glmflow", database]
+        env = {**os.environ, "PGPASSWORD": self.password}
+        return subprocess.run(command, check=True, env=env, capture_output=True, text=True).stdout
+
     def log(self) -> str:
         return (self.directory / "server.log").read_text()[-2000:]
 

@@ -90,7 +90,7 @@ def test_a_rollback_undoes_a_promotion_and_a_second_one_undoes_the_first(registr
 FIRST = "import sys; from infra.registry import connect; print(len(connect(sys.argv[1]).search_experiments()))"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_several_first_clients_of_a_new_database_make_its_tables_once(postgres_database: str):
     command = [sys.executable, "-c", FIRST, postgres_database]
     clients = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(2)]
