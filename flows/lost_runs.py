@@ -13,7 +13,6 @@ from pathlib import Path
 from prefect.client.orchestration import PrefectClient
 from prefect.client.schemas.filters import (
     FlowRunFilter,
-    FlowRunFilterParentFlowRunId,
     FlowRunFilterState,
     FlowRunFilterStateType,
 )
@@ -31,11 +30,20 @@ _HEARTBEAT = "prefect.flow-run.heartbeat"
 
 
 async def watch_heartbeats(client: PrefectClient) -> None:
-    """Create the automation, or bring it up to date."""
+    """Create the automation, or bring it up to date. One that is as it should be stays: it knows who was heard when."""
     wanted = _automation(get_current_settings().flows.heartbeat_frequency or 60)
-    for present in await client.read_automations_by_name(AUTOMATION):
+    all_present = await client.read_automations_by_name(AUTOMATION)
+    if [_content(present) for present in all_present] == [_content(wanted)]:
+        return
+    for present in all_present:
         await client.delete_automation(present.id)
     await client.create_automation(wanted)
+
+
+def _content(automation: AutomationCore) -> dict[str, object]:
+    content = automation.model_dump(include={"name", "description", "enabled", "trigger", "actions"})
+    content["trigger"].pop("id", None)
+    return content
 
 
 def _automation(heartbeat_s: int) -> AutomationCore:
@@ -60,18 +68,35 @@ def _automation(heartbeat_s: int) -> AutomationCore:
 
 
 async def close_dead_runs(client: PrefectClient) -> int:
-    """Close the open runs of processes that are gone, with the stage runs inside them; returns how many."""
-    is_open = FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.CANCELLING]))
-    runs = await client.read_flow_runs(flow_run_filter=FlowRunFilter(state=is_open), limit=PAGE_RUNS)
-    dead = [run for run in runs if is_dead(run)]
-    if dead:
-        inside = FlowRunFilterParentFlowRunId(any_=[run.id for run in dead])
-        within = FlowRunFilter(state=is_open, parent_flow_run_id=inside)
-        dead += await client.read_flow_runs(flow_run_filter=within, limit=PAGE_RUNS)
+    """Close the open runs of processes that are gone, and what is open inside runs that are over; returns how many."""
+    dead = [run for run in await _open_runs(client) if is_dead(run)]
     for run in dead:
-        message = "its process was gone when the platform started; run it again to go on from there"
-        await client.set_flow_run_state(run.id, Crashed(message=message), force=True)
-    return len(dead)
+        await _close(client, run)
+    inside = [run for run in await _open_runs(client) if await _is_left_inside(client, run)]
+    for run in inside:
+        await _close(client, run)
+    return len(dead) + len(inside)
+
+
+async def _open_runs(client: PrefectClient) -> list[FlowRun]:
+    is_open = FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.CANCELLING]))
+    return await client.read_flow_runs(flow_run_filter=FlowRunFilter(state=is_open), limit=PAGE_RUNS)
+
+
+async def _is_left_inside(client: PrefectClient, run: FlowRun) -> bool:
+    """True for a run that had no process of its own, when the run that it was part of is over."""
+    if run.parent_task_run_id is None or run.deployment_id is not None:
+        return False
+    part = await client.read_task_run(run.parent_task_run_id)
+    if part.flow_run_id is None:
+        return False
+    whole = await client.read_flow_run(part.flow_run_id)
+    return whole.state is not None and whole.state.is_final()
+
+
+async def _close(client: PrefectClient, run: FlowRun) -> None:
+    message = "its process was gone when the platform started; run it again to go on from there"
+    await client.set_flow_run_state(run.id, Crashed(message=message), force=True)
 
 
 def is_dead(run: FlowRun) -> bool:

@@ -59,7 +59,9 @@ def references(page: str) -> dict[str, Any]:
 def test_up_again_changes_nothing_and_status_says_what_runs(platform: PlatformClient):
     code, before, err = platform.command("status")
     assert code == 0, before + err
+    watches = [row["id"] for row in platform.post("/automations/filter", {}).json()]
     assert platform.command("up")[0] == 0
+    assert [row["id"] for row in platform.post("/automations/filter", {}).json()] == watches and len(watches) == 1
     code, after, _ = platform.command("status")
     pids = [[line.split("│")[5] for line in text.splitlines() if "│" in line] for text in (before, after)]
     assert code == 0 and pids[0] == pids[1] and all(name in after for name in ("prefect", "mlflow", "worker"))
