@@ -25,7 +25,7 @@ def provenance(ref: ArtifactRef, lineage: Lineage, store: Store, *, shows_all_fi
     """The tree of one artifact. Raises BadSpecError when nothing is known about it."""
     if lineage.find_maker(ref.digest) is None and ref.kind != "source_manifest":
         raise BadSpecError(
-            f"artifact {ref.short}: want one that a stage made, got none in the lineage at {lineage.url}"
+            f"artifact {ref.short}: want one that a stage made, got none in the lineage at {lineage.place}"
         )
     root = Tree("")
     _Provenance(lineage, store, shows_all_files).add(root, ref, "")

@@ -15,7 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
 from infra.artifacts import ArtifactRef
-from infra.database import exclusive, open_engine, patiently
+from infra.database import exclusive, open_engine, patiently, shown
 from infra.schema import upgrade
 
 T = TypeVar("T")
@@ -139,9 +139,13 @@ class Lineage:
     """The lineage database behind `url`, brought to the newest schema when it is opened."""
 
     def __init__(self, url: str) -> None:
-        self.url = url
         self.engine = open_engine(url)
         upgrade(self.engine)
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return shown(self.engine.url)
 
     @property
     def is_shared(self) -> bool:
@@ -167,8 +171,8 @@ class Lineage:
 
     def _commit(self, session: Session, record: StageRecord, history: Sequence[MetricPoint]) -> int:
         """A commit whose answer was lost is found by its instant, and not written twice."""
-        same = (StageRunRow.key == record.key, StageRunRow.host == record.host, StageRunRow.ended_at == record.ended_at)
-        written = session.scalar(select(StageRunRow.id).where(*same))
+        same = {name: getattr(record, name) for name in ("stage", "key", "host", "ended_at")}
+        written = session.scalar(select(StageRunRow.id).filter_by(**same))
         if written is not None:
             return written
         row = StageRunRow(**record.model_dump())

@@ -66,6 +66,13 @@ class Settings(BaseSettings):
             )
         return url
 
+    @field_validator("tracking_uri")
+    @classmethod
+    def _shows_no_credentials(cls, uri: str) -> str:
+        if uri.startswith("http") and "@" in uri:  # pages link to it
+            raise ValueError("want a server without credentials, and those in MLFLOW_TRACKING_USERNAME and _PASSWORD")
+        return uri
+
     @property
     def root(self) -> Path:
         """`home` as an absolute path."""

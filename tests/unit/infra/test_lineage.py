@@ -44,6 +44,12 @@ def test_a_record_comes_back_as_it_was_committed(lineage: Lineage):
     assert lineage.history(written.key) == tuple(history)
 
 
+def test_it_is_named_without_its_password(lineage: Lineage):
+    password = lineage.engine.url.password
+    assert "lineage" in lineage.place or "***" in lineage.place
+    assert password is None or password not in lineage.place
+
+
 def test_an_input_is_not_taken_for_an_output_and_an_unknown_key_is_none(lineage: Lineage):
     lineage.commit(record(), [])
     assert lineage.find_maker(B) is None

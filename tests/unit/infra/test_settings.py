@@ -54,9 +54,16 @@ def test_a_database_that_is_no_postgresql_server_is_refused_and_not_repeated(mon
     assert "s3cret" not in "".join(traceback.format_exception(caught.value))
 
 
+def test_credentials_of_a_tracking_server_are_refused_where_they_would_be_shown(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("GLMFLOW_TRACKING_URI", "http://me:s3cret@tracker")
+    with pytest.raises(BadSpecError, match=r"^GLMFLOW_TRACKING_URI: .*MLFLOW_TRACKING_USERNAME") as caught:
+        read_settings()
+    assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+
+
 def test_settings_are_shown_without_their_secrets(tmp_path: Path):
     secret = "postgresql://me:s3cret@h/d"
-    settings = Settings(home=tmp_path, database_url=secret, lineage_url=secret, tracking_uri="http://me:s3cret@h")
+    settings = Settings(home=tmp_path, database_url=secret, lineage_url=secret, tracking_uri=secret)
     assert "s3cret" not in repr(settings) + str(settings)
 
 
