@@ -17,7 +17,10 @@ from stages.benchmarks.reward import MeanReward
 from stages.clean import CleanConfig
 from stages.dedup import DedupConfig
 from stages.evaluate import EvaluateConfig
-from stages.gates import GateThresholds
+from stages.gates.alignment import AlignmentGates
+from stages.gates.learning import LearningGates
+from stages.gates.quantization import QuantizationGates
+from stages.gates.size import SizeGates
 from stages.ingest import IngestConfig
 from stages.instructions import InstructionsConfig
 from stages.pack import PackConfig
@@ -135,18 +138,21 @@ _TINY_MODEL = ModelSize(
     expert_ffn_size=64,
     max_position_embeddings=512,
 )
-_TINY_GATES = GateThresholds(  # what so little training can show
-    min_unigram_gain_ratio=0.02,
-    min_sft_accuracy_gain=-1.0,
-    min_tasks_above_constant=0,
-    min_reward_model_accuracy=0.0,
-    min_gain_over_length=-1.0,
-    min_ppo_reward_gain_stderr=-100.0,
-    max_ppo_accuracy_drop_stderr=100.0,
-    max_int8_perplexity_cost=0.02,
-    max_int4_perplexity_cost=0.20,
-    max_int8_accuracy_drop=1.0,
-    max_int4_accuracy_drop=1.0,
+_TINY_GATES = (  # what so little training can show
+    LearningGates(min_unigram_gain_ratio=0.02, min_sft_accuracy_gain=-1.0, min_tasks_above_constant=0),
+    AlignmentGates(
+        min_reward_model_accuracy=0.0,
+        min_gain_over_length=-1.0,
+        min_ppo_reward_gain_stderr=-100.0,
+        max_ppo_accuracy_drop_stderr=100.0,
+    ),
+    QuantizationGates(
+        max_int8_perplexity_cost=0.02,
+        max_int4_perplexity_cost=0.20,
+        max_int8_accuracy_drop=1.0,
+        max_int4_accuracy_drop=1.0,
+    ),
+    SizeGates(max_int8_file_ratio=0.95, max_int4_file_ratio=0.90),  # most of so small a model is its embedding
 )
 
 

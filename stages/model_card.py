@@ -6,7 +6,7 @@ from typing import Any
 
 from stages.card_facts import DataFacts, ModelFacts
 from stages.evaluation_file import EvaluatedModel
-from stages.gates import Gate
+from stages.gates.base import Gate
 
 TEMPLATE = "model_card.md.jinja"
 _ARCHITECTURE = (

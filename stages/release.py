@@ -22,9 +22,16 @@ from infra.artifacts import (
     Tokens,
 )
 from infra.errors import BadSpecError
+from stages.card_facts import WEIGHTS_NAME
 from stages.contract import Headline, Stage, StageContext, StageModel
 from stages.evaluation_file import EVALUATION_NAME, EvaluatedModel, read_evaluation, write_json
-from stages.gates import Gate, GateThresholds, RewardModelQuality, agreement, judge
+from stages.evidence import Evidence, RewardModelQuality, agreement
+from stages.gates import AnyGates
+from stages.gates.alignment import AlignmentGates
+from stages.gates.base import Gate
+from stages.gates.learning import LearningGates
+from stages.gates.quantization import QuantizationGates
+from stages.gates.size import SizeGates
 
 CARD_NAME, GATES_NAME, METRICS_NAME = "README.md", "gates.json", "metrics.json"
 
@@ -32,7 +39,11 @@ CARD_NAME, GATES_NAME, METRICS_NAME = "README.md", "gates.json", "metrics.json"
 class ReleaseConfig(StageModel):
     """What a model has to show."""
 
-    gates: GateThresholds = Field(default=GateThresholds(), description="the limits")
+    gates: tuple[AnyGates, ...] = Field(
+        default=(LearningGates(), AlignmentGates(), QuantizationGates(), SizeGates()),
+        min_length=1,
+        description="families of gates with their limits, in the order in which they judge",
+    )
 
 
 class Evaluations(StageModel):
@@ -71,7 +82,8 @@ def run(config: ReleaseConfig, inputs: ReleaseInputs, ctx: StageContext) -> Rele
     }
     _check_subjects(inputs, models)
     reward_model = _reward_model_quality(ctx.store.get(inputs.reward_model))
-    gates = judge(config.gates, models, reward_model)
+    evidence = Evidence(models, reward_model, _weight_bytes(inputs, ctx))
+    gates = tuple(gate for family in config.gates for gate in family.judge(evidence))
     passed = all(gate.passed for gate in gates)
     target = ctx.scratch / "release"
     target.mkdir()
@@ -93,6 +105,11 @@ def _check_subjects(inputs: ReleaseInputs, models: dict[str, EvaluatedModel]) ->
                 f"evaluations.{name}: want the evaluation of {ref.short}, got that of "
                 f"{evaluated.kind}:{evaluated.model[:12]}; evaluate the model that is released"
             )
+
+
+def _weight_bytes(inputs: ReleaseInputs, ctx: StageContext) -> dict[str, int]:
+    refs = {"ppo": inputs.model, "int8": inputs.int8, "int4": inputs.int4}
+    return {name: (ctx.store.get(ref) / WEIGHTS_NAME).stat().st_size for name, ref in refs.items()}
 
 
 def _reward_model_quality(directory: Path) -> RewardModelQuality:

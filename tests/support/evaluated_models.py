@@ -1,7 +1,11 @@
 """Evaluations of five models with known figures: every gate passes, by a known margin."""
 
-from stages.evaluation_file import EvaluatedModel, EvaluationFile
-from stages.gates import MODEL_NAMES
+from collections.abc import Mapping
+from dataclasses import replace
+
+from stages.evaluation_file import EvaluatedModel, EvaluationFile, Items
+from stages.evidence import MODEL_NAMES, Evidence, RewardModelQuality
+from stages.release import ReleaseConfig
 
 NUM_ITEMS = 300
 ACCURACY = {"base": 0.0, "sft": 0.5, "ppo": 0.6, "int8": 0.6, "int4": 0.57}
@@ -41,3 +45,34 @@ def evaluated(name: str) -> EvaluatedModel:
 def all_evaluated() -> dict[str, EvaluatedModel]:
     """All five, by name."""
     return {name: evaluated(name) for name in MODEL_NAMES}
+
+
+GOOD_REWARD_MODEL = RewardModelQuality(accuracy=0.7, length_baseline_accuracy=0.55)
+WEIGHT_BYTES = {"ppo": 1000, "int8": 500, "int4": 400}
+
+
+def evidence(
+    reward_model: RewardModelQuality = GOOD_REWARD_MODEL,
+    weight_bytes: Mapping[str, int] = WEIGHT_BYTES,
+    **changed: EvaluatedModel,
+) -> Evidence:
+    """What the gates judge by, with some of the models changed."""
+    return Evidence(all_evaluated() | changed, reward_model, weight_bytes)
+
+
+def with_metrics(name: str, **changes: float) -> EvaluatedModel:
+    """One of the five with some figures changed."""
+    model = evaluated(name)
+    metrics = model.about.metrics | {f"eval/{metric}": value for metric, value in changes.items()}
+    return replace(model, about=model.about.model_copy(update={"metrics": metrics}))
+
+
+def with_items(name: str, **changes: Items) -> EvaluatedModel:
+    """One of the five with other values of some items."""
+    model = evaluated(name)
+    return replace(model, items={**model.items, **changes})
+
+
+def failed(given: Evidence) -> set[str]:
+    """Names of the gates that fail, of every family with its default limits."""
+    return {gate.name for family in ReleaseConfig().gates for gate in family.judge(given) if not gate.passed}

@@ -3,9 +3,10 @@
 import re
 
 from stages.card_facts import DataFacts, ModelFacts, Share
-from stages.gates import GateThresholds, RewardModelQuality, judge
+from stages.evidence import RewardModelQuality
 from stages.model_card import render_card
-from tests.support.evaluated_models import all_evaluated
+from stages.release import ReleaseConfig
+from tests.support.evaluated_models import all_evaluated, evidence
 
 CONFIG = {"num_hidden_layers": 4, "hidden_size": 192, "vocab_size": 8192, "max_position_embeddings": 2048}
 
@@ -19,7 +20,7 @@ def facts(name: str, letter: str) -> ModelFacts:
 
 def card(reward_model_accuracy: float = 0.7) -> str:
     quality = RewardModelQuality(accuracy=reward_model_accuracy, length_baseline_accuracy=0.4)
-    gates = judge(GateThresholds(), all_evaluated(), quality)
+    gates = [gate for family in ReleaseConfig().gates for gate in family.judge(evidence(quality))]
     shares = (Share(label="GPL-2.0 | or\nlater", num_documents=3, num_bytes=4567),)
     languages = tuple(Share(label=lang, num_documents=1, num_bytes=1) for lang in ("en", "code", "zh"))
     counts = {"num_tokens": 1234567, "num_documents": 12, "num_bytes": 99}
@@ -73,6 +74,6 @@ def test_the_same_release_gives_the_same_card_and_tells_no_date():
 
 def test_a_failed_gate_is_told_at_the_top_and_among_the_limits():
     text = card(reward_model_accuracy=0.5)
-    assert "**Release gates: failed.** This model was not registered." in text
+    assert "**Release gates: failed.** This model is a candidate, not a champion." in text
     assert "- reward_model_accuracy failed: want at least 0.65, got 0.5" in text
     assert "**Release gates: passed.**" in card()

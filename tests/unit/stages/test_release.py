@@ -12,8 +12,9 @@ from infra.errors import BadSpecError
 from infra.stores.local import LocalStore
 from stages.contract import StageContext
 from stages.evaluation_file import EvaluatedModel, write_evaluation
+from stages.evidence import MODEL_NAMES
 from stages.execution import read_history
-from stages.gates import MODEL_NAMES
+from stages.gates.quantization import QuantizationGates
 from stages.release import STAGE, Evaluations, ReleaseConfig, ReleaseInputs
 from tests.support.evaluated_models import all_evaluated
 from tests.support.tiny_release import (
@@ -44,7 +45,7 @@ def given(tmp_path: Path) -> ReleaseInputs:
     store = LocalStore(tmp_path / "store")
     model = store.put(write_model(tmp_path / "model"), Model)
     packed = {
-        name: store.put(write_model(tmp_path / name, seed=seed), QuantizedModel)
+        name: store.put(write_model(tmp_path / name, seed, num_hidden_layers=1, expert_ffn_size=32), QuantizedModel)
         for seed, name in enumerate(("int8", "int4"), start=5)
     }
     refs: dict[str, Any] = {"ppo": model, **packed}
@@ -88,13 +89,13 @@ def test_a_model_that_passes_is_released_with_its_card_and_every_figure(tmp_path
 
 def test_a_failed_gate_makes_a_release_that_says_why(tmp_path: Path, given: ReleaseInputs):
     ctx = context(tmp_path, "a")
-    config = ReleaseConfig.model_validate({"gates": {"max_int4_perplexity_cost": 0.001}})
+    config = ReleaseConfig(gates=(QuantizationGates(max_int4_perplexity_cost=0.001),))
     directory = ctx.store.get(STAGE.run(config, given, ctx).release)
     gates = json.loads((directory / "gates.json").read_text())
     assert gates["passed"] is False
     assert gates["reasons"][0].startswith("int4_perplexity_cost failed: want at most 0.001, got 0.030")
     assert metrics_of(ctx)["release/gate_passed/int4_perplexity_cost"] == 0
-    assert "This model was not registered." in (directory / "README.md").read_text()
+    assert "This model is a candidate, not a champion." in (directory / "README.md").read_text()
 
 
 def test_the_same_inputs_give_the_same_bytes(tmp_path: Path, given: ReleaseInputs):
