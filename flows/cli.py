@@ -17,6 +17,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="glmflow", description="Own the whole life of your language model.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_run(commands.add_parser("run", help="run a recipe: documents in, a served model out"))
+    _add_retrain(commands.add_parser("retrain", help="train on changed documents; only a better model is promoted"))
     stage = commands.add_parser("stage", help="run one stage from a spec file, in this process")
     stage.add_argument("name", metavar="NAME")
     stage.add_argument("--spec", type=Path, required=True, help='JSON: {"config": {...}, "inputs": {...}, "seed": 0}')
@@ -59,6 +60,21 @@ def _seed(text: str) -> int:
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
+    _add_recipe(run)
+    run.add_argument("--until", metavar="STAGE", help="stop after this stage")
+
+
+def _add_retrain(retrain: argparse.ArgumentParser) -> None:
+    _add_recipe(retrain)
+    retrain.add_argument("--accept-drift", action="store_true", help="go on with a corpus unlike the champion's")
+    retrain.add_argument("--force", action="store_true", help="train although the documents are not new")
+    retrain.add_argument(
+        "--freeze-again", action="store_true", help="compare on the present champion's held-out sets from now on"
+    )
+
+
+def _add_recipe(run: argparse.ArgumentParser) -> None:
+    """What `run` and `retrain` share."""
     run.add_argument(
         "recipe", nargs="?", default="demo", choices=RECIPES, metavar="RECIPE", help="demo (default) or tiny"
     )
@@ -70,7 +86,6 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="STAGE.FIELD=VALUE", dest="settings",
         help="change one setting of the recipe; may be repeated; `glmflow schema STAGE` lists the fields",
     )  # fmt: skip
-    run.add_argument("--until", metavar="STAGE", help="stop after this stage")
     run.add_argument("--seed", type=_seed, default=0, help="seed of everything random (default 0)")
     run.add_argument("--json", action="store_true", help="print the summary as one JSON document")
     run.add_argument("--verbose", action="store_true", help="show the stages' logs as well")

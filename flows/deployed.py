@@ -1,4 +1,4 @@
-"""The flows that prefect.yaml deploys: `lifecycle`, and one per stage. A worker imports this module and runs one.
+"""The flows that prefect.yaml deploys: `lifecycle`, `retrain`, one per stage. A worker imports this and runs one.
 
 Each begins with a preflight, then goes the way of `glmflow run`: the same session, tracking, report and cache. The
 stages' flows are made when they are asked for, so that a run pays for the imports of one.
@@ -15,12 +15,14 @@ from prefect.cache_policies import NO_CACHE
 from prefect.flows import Flow
 
 from flows.console import LogConsole
+from flows.decision_page import decision_page
 from flows.forms import (
     Alignment,
     Documents,
     Label,
     Pretraining,
     RecipeName,
+    RetrainOptions,
     Seed,
     SettingLines,
     Until,
@@ -34,12 +36,14 @@ from flows.platform import Platform
 from flows.prefect_api import PrefectApi
 from flows.preflight import check, disk_problem, missing_problems, num_bytes_in, source_problem
 from flows.recipes import Recipe
+from flows.retraining import Retraining, RetrainRequest
 from flows.run import LifecycleRun, RunRequest
 from flows.run_page import compare_url, markdown
 from flows.session import Session
 from flows.source_manifest import read_sources
 from flows.stage_flows import run_stage
 from flows.stop import StopSwitch
+from flows.summary import Summary
 from infra.artifacts import SourceManifest
 from infra.lineage import Lineage
 from infra.settings import Settings, go_offline, read_settings
@@ -69,6 +73,38 @@ def lifecycle(
     params = dict(line.split("=", 1) for line in lines)
     request = RunRequest(recipe, seed, steps, params, asked_at_s, _tags())
     _run(request, home, sources, lambda session: run_plan(session, seed))
+
+
+@flow(name="retrain", flow_run_name="{recipe}-seed-{seed}", persist_result=False)
+def retrain(
+    recipe: RecipeName = "demo",
+    seed: Seed = 0,
+    documents: Documents = Documents(),  # noqa: B008  frozen
+    options: RetrainOptions = RetrainOptions(),  # noqa: B008
+    settings: SettingLines = [],  # noqa: B006  Prefect copies it
+) -> None:
+    """Changed documents in; a challenger is trained, and promoted only if it beats the champion."""
+    asked_at_s, lines = time.monotonic(), [*changes(documents), *settings]
+    preflight(recipe, lines, documents, "release")
+    home = read_settings()
+    store, lineage = open_store(home), Lineage(home.resolved_lineage_url())
+    request = RetrainRequest(
+        recipe,
+        filled_in(recipe, lines),
+        seed,
+        dict(line.split("=", 1) for line in lines),
+        asked_at_s,
+        _tags(),
+        accepts_drift=options.accept_drift,
+        is_forced=options.force,
+        freezes_again=options.freeze_again,
+    )
+    retraining = Retraining(request, read_sources(documents.paths(), home, store), home, store, lineage)
+    row = retraining.settled()
+    if row is None:
+        row = retraining.conclude(_run(retraining.run_request, home, retraining.sources, retraining.course))
+    create_markdown_artifact(decision_page(row), key="decision", description=row.outcome)
+    get_run_logger().info("%s: %s", row.outcome, row.reason)
 
 
 @task(name="preflight", **_OFF)
@@ -136,7 +172,7 @@ def _tags() -> dict[str, str]:
 
 def _run(
     request: RunRequest, settings: Settings, sources: SourceManifest | None, course: Callable[[Session], None]
-) -> None:
+) -> Summary:
     """As `glmflow run` does it, inside the flow run that a worker started."""
     go_offline()
     log = get_run_logger().info
@@ -152,3 +188,4 @@ def _run(
     summary = run.run(sources, store, lineage, LogConsole(log))
     url = compare_url(Platform(settings).mlflow_url, summary.lifecycle)
     create_markdown_artifact(markdown(summary, sessions[0].results, url), key="run", description=summary.lifecycle)
+    return summary

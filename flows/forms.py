@@ -107,6 +107,14 @@ class Alignment(Form):
     ppo_kl_coef: Annotated[float, Field(ge=0)] | None = setting("ppo.kl_coef")
 
 
+class RetrainOptions(Form):
+    """What a person decides about a retraining; a schedule leaves all of it off."""
+
+    accept_drift: bool = Field(default=False, description="go on with a corpus unlike the champion's")
+    force: bool = Field(default=False, description="train although the documents are not new")
+    freeze_again: bool = Field(default=False, description="compare on the present champion's held-out sets from now on")
+
+
 def changes(*boxes: Form) -> list[str]:
     """The filled-in fields of the boxes, as `stage.field=value`."""
     return [

@@ -1,11 +1,11 @@
 """The lifecycle: the stages of a plan, one after the other, as a Prefect flow of stage flows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prefect import flow
 
-from flows.plan import SOURCES, wired
+from flows.plan import SOURCES, Step, wired
 from flows.session import Session, current
 from flows.stage_flows import stage_flow
 from infra.artifacts import ArtifactRef
@@ -20,11 +20,20 @@ def lifecycle(recipe: str, lifecycle_id: str, seed: int) -> None:
 
 
 def run_plan(session: Session, seed: int) -> None:
-    """Each stage as a flow of its own, in whichever flow this is called."""
+    """The session's whole plan, in whichever flow this is called."""
+    run_steps(session, session.steps, from_outside(session), seed)
+
+
+def from_outside(session: Session) -> dict[str, Mapping[str, Any]]:
+    """What the first steps are wired to."""
     if session.sources is None:
         raise ValueError("plan: want the session's sources, got none")
-    made: dict[str, Mapping[str, Any]] = {SOURCES: {"manifest": json_of(session.sources)}}
-    for step in session.steps:
+    return {SOURCES: {"manifest": json_of(session.sources)}}
+
+
+def run_steps(session: Session, steps: Sequence[Step], made: dict[str, Mapping[str, Any]], seed: int) -> None:
+    """Each step as a flow of its own; its outputs go into `made`, under its label."""
+    for step in steps:
         inputs = load_stage(step.stage).inputs.model_validate(wired(step, made))
         result = stage_flow(step.stage)(step.label, step.config, inputs, seed)
         made[step.label] = result.outputs

@@ -34,8 +34,8 @@ def _figure(metrics: Mapping[str, float], what: str, gate: str) -> str:
     return short_number(metrics[f"release/gate_{what}/{gate}"])
 
 
-def register_release(session: Session) -> None:
-    """Tell the registry about the released models; whether one becomes the champion is the gates' verdict."""
+def register_release(session: Session, *, promotes: bool) -> None:
+    """Tell the registry about the released models; the gates' verdict makes a champion, where one is to be made."""
     verdict = gates_passed(session.results)
     if verdict is None:
         return
@@ -43,7 +43,9 @@ def register_release(session: Session) -> None:
     inputs: dict[str, Any] = release.record.inputs
     refs = {name: ArtifactRef.model_validate(inputs[name]) for name in _BITS if name in inputs}
     models = [_exported(name, ref, refs["model"]) for name, ref in refs.items()]
-    session.tracker.register(session.tracking_run, models, released=refs["model"].digest, is_approved=verdict)
+    session.tracker.register(
+        session.tracking_run, models, released=refs["model"].digest, is_approved=verdict, promotes=promotes
+    )
 
 
 def _exported(name: str, ref: ArtifactRef, parent: ArtifactRef) -> ExportedModel:

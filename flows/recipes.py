@@ -14,8 +14,10 @@ from stages.benchmarks.infilling import InfillingAccuracy
 from stages.benchmarks.instructions import InstructionAccuracy
 from stages.benchmarks.perplexity import Perplexity
 from stages.benchmarks.reward import MeanReward
+from stages.challenge import ChallengeConfig
 from stages.clean import CleanConfig
 from stages.dedup import DedupConfig
+from stages.drift import DriftConfig
 from stages.evaluate import EvaluateConfig
 from stages.gates.alignment import AlignmentGates
 from stages.gates.learning import LearningGates
@@ -54,6 +56,8 @@ class Recipe(BaseModel):
     quantize_int4: QuantizeConfig = Field(default=QuantizeConfig(quantizer=RoundToNearest(bits=4)))
     evaluate: EvaluateConfig = Field(default=EvaluateConfig())
     release: ReleaseConfig = Field(default=ReleaseConfig())
+    drift: DriftConfig = Field(default=DriftConfig())  # this and the next: retraining only (flows/retraining_plan)
+    challenge: ChallengeConfig = Field(default=ChallengeConfig())
 
     @model_validator(mode="after")
     def _the_same_documents_are_held_out(self) -> Self:

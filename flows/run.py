@@ -45,6 +45,7 @@ class RunRequest:
     params: dict[str, str]
     asked_at_s: float  # time.monotonic() when the command was given
     tags: Mapping[str, str] = field(default_factory=dict)  # of the tracker's run
+    promotes: bool = True  # a release that passed its gates becomes the champion at once
 
 
 class LifecycleRun:
@@ -117,7 +118,7 @@ class LifecycleRun:
         """Close every row and every child; returns what a person should know about it."""
         ended_at = now()
         self._save(session, status, ended_at)
-        register_release(session)
+        register_release(session, promotes=self.request.promotes)
         self._close_tracking(session, status)
         if session.results:
             write_run_report(session, self._row(session, status, ended_at))

@@ -147,3 +147,15 @@ class Release(ArtifactRef):
     """Gate verdict, model card and weight digests."""
 
     kind: Literal["release"] = "release"
+
+
+class Drift(ArtifactRef):
+    """How far a corpus is from the one that the champion was made of."""
+
+    kind: Literal["drift"] = "drift"
+
+
+class Decision(ArtifactRef):
+    """Whether a challenger beats the champion, and the model card that says so."""
+
+    kind: Literal["decision"] = "decision"

@@ -156,7 +156,7 @@ class Lineage:
         """At most one block of this name at a time, among all processes that use this database; others wait."""
         return exclusive(self.engine, name)
 
-    def _transact(self, work: Callable[[Session], T]) -> T:
+    def transact(self, work: Callable[[Session], T]) -> T:
         """`work` in one transaction, once more after a connection that was lost."""
 
         def transaction() -> T:
@@ -167,7 +167,7 @@ class Lineage:
 
     def commit(self, record: StageRecord, history: Sequence[MetricPoint]) -> int:
         """Write one finished stage run with its metric history, in one transaction; returns its id."""
-        return self._transact(lambda session: self._commit(session, record, history))
+        return self.transact(lambda session: self._commit(session, record, history))
 
     def _commit(self, session: Session, record: StageRecord, history: Sequence[MetricPoint]) -> int:
         """A commit whose answer was lost is found by its instant, and not written twice."""
@@ -205,14 +205,19 @@ class Lineage:
         return self._newest(select(StageRunRow).join(StageArtifactRow).where(*made_it))
 
     def _newest(self, runs: Select[StageRunRow]) -> StageRecord | None:
-        row = self._transact(lambda session: session.scalars(runs.order_by(StageRunRow.id.desc()).limit(1)).first())
+        row = self.transact(lambda session: session.scalars(runs.order_by(StageRunRow.id.desc()).limit(1)).first())
         return _record(row) if row else None
+
+    def find_user(self, digest: str, stage: str, field: str) -> StageRecord | None:
+        """The newest run of this stage that took the artifact as this input."""
+        took_it = (StageArtifactRow.digest == digest, StageArtifactRow.field == field, ~StageArtifactRow.is_output)
+        return self._newest(select(StageRunRow).join(StageArtifactRow).where(StageRunRow.stage == stage, *took_it))
 
     def history(self, key: str) -> tuple[MetricPoint, ...]:
         """Every metric point of the newest run of this key, in the order it was logged."""
         newest = select(StageRunRow.id).where(StageRunRow.key == key).order_by(StageRunRow.id.desc()).limit(1)
         points = select(MetricRow).where(MetricRow.stage_run_id == newest.scalar_subquery()).order_by(MetricRow.id)
-        rows = self._transact(lambda session: session.scalars(points).all())
+        rows = self.transact(lambda session: session.scalars(points).all())
         return tuple(MetricPoint(name=r.name, value=r.value, step=r.step) for r in rows)
 
     def save_lifecycle(self, lifecycle_id: str, **fields: Any) -> None:
@@ -226,12 +231,12 @@ class Lineage:
             for name, value in fields.items():
                 setattr(row, name, value)
 
-        self._transact(save)
+        self.transact(save)
 
     def lifecycles(self, limit: int = 50) -> tuple[LifecycleRow, ...]:
         """Newest first."""
         newest = select(LifecycleRow).order_by(LifecycleRow.started_at.desc()).limit(limit)
-        return self._transact(lambda session: tuple(session.scalars(newest)))
+        return self.transact(lambda session: tuple(session.scalars(newest)))
 
 
 def _record(row: StageRunRow) -> StageRecord:

@@ -2,7 +2,8 @@
 
 MLflow aliases of one registered model. Every exported model is a LoggedModel that holds a manifest, not the weights;
 the released one becomes a version, tagged with its digest. A release always becomes `candidate`; only one whose gates
-passed becomes `champion`, and the champion of before becomes `previous`.
+passed becomes `champion`, and the champion of before becomes `previous`; a retraining registers a candidate only, and
+promotes it when it has beaten the champion.
 """
 
 import json
@@ -54,7 +55,7 @@ class ModelRegistry:
         for name, value in ((LIFECYCLE_TAG, lifecycle_id), (GATES_TAG, gates)):
             self._client.set_model_version_tag(MODEL_NAME, version, name, value)
         self._client.set_registered_model_alias(MODEL_NAME, "candidate", version)
-        if release["is_approved"]:
+        if release["is_approved"] and release.get("promotes", True):  # journals of before know no `promotes`
             self.promote(version)
 
     def promote(self, version: str) -> None:
@@ -92,6 +93,21 @@ class ModelRegistry:
         self._client.set_registered_model_alias(MODEL_NAME, "champion", previous.version)
         self._client.set_registered_model_alias(MODEL_NAME, "previous", champion.version)
         return _ref_of(previous)
+
+    def withdraw(self) -> None:
+        """Undo the last promotion: the previous champion is champion again, or there is none as before."""
+        if self._by_alias("previous") is None:
+            self._client.delete_registered_model_alias(MODEL_NAME, "champion")
+        else:
+            self.rollback()
+
+    def describe(self, digest: str, text: str, tags: Mapping[str, str]) -> None:
+        """Say on a model's page what was decided about it."""
+        wanted = f"name = '{MODEL_NAME}' and tags.`{DIGEST_TAG}` = '{digest}'"
+        for version in self._client.search_model_versions(wanted, max_results=_MAX_VERSIONS):
+            self._client.update_model_version(MODEL_NAME, version.version, text)
+            for name, value in tags.items():
+                self._client.set_model_version_tag(MODEL_NAME, version.version, name, value)
 
     def resolve(self, alias: str) -> ArtifactRef | None:
         """The artifact behind an alias; None when nothing has it."""

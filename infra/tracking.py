@@ -89,10 +89,12 @@ class Tracker:
         """The run is over."""
         self._append("close", run, status=status, tags=tags)
 
-    def register(self, run: str, models: Sequence[ExportedModel], *, released: str, is_approved: bool) -> None:
-        """Register a release: `released` is the digest of the model that may become the champion."""
+    def register(
+        self, run: str, models: Sequence[ExportedModel], *, released: str, is_approved: bool, promotes: bool = True
+    ) -> None:
+        """Register a release: `released` is the digest of the model that becomes the champion if it may and should."""
         listed = [{**vars(model), "params": dict(model.params)} for model in models]
-        self._append("register", run, models=listed, released=released, is_approved=is_approved)
+        self._append("register", run, models=listed, released=released, is_approved=is_approved, promotes=promotes)
 
     def _append(self, kind: str, run: str, **fields: Any) -> None:
         given = {name: dict(v) if isinstance(v, Mapping) else v for name, v in fields.items() if v is not None}

@@ -33,9 +33,10 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class BitsPerByte:
-    """The total, and the parts by domain and by language."""
+    """The total, and the parts by domain and by language; the bits of each document by its id."""
 
     total: float
+    document_bits: dict[str, float]
     by_domain: dict[str, float]
     by_lang: dict[str, float]
     num_tokens: int
@@ -130,6 +131,7 @@ def bits_per_byte(nats_N: np.ndarray, split: TokenSplit) -> BitsPerByte:
     domains, langs = np.array(split.domains), np.array(split.langs)
     return BitsPerByte(
         total=over(np.ones(len(split), dtype=bool)),
+        document_bits=dict(zip(split.doc_ids, (nats_N / math.log(2)).tolist(), strict=True)),
         by_domain={domain: over(domains == domain) for domain in sorted(set(split.domains))},
         by_lang={lang: over(langs == lang) for lang in sorted(set(split.langs))},
         num_tokens=split.num_text_tokens,

@@ -1,5 +1,6 @@
-"""Pipeline stages, in pipeline order. To add one: write `stages/<name>.py` ending in `STAGE = Stage(...)`; list it.
+"""Pipeline stages, in pipeline order; the last two are of retraining.
 
+To add one: write `stages/<name>.py` ending in `STAGE = Stage(...)`; list it.
 Names, not imports: `python -m stages clean` must not pay for the imports of every other stage.
 """
 
@@ -23,6 +24,8 @@ STAGE_NAMES = (
     "quantize",
     "evaluate",
     "release",
+    "drift",
+    "challenge",
 )
 
 

@@ -14,7 +14,7 @@ from pydantic import Field
 from infra.artifacts import DedupedCorpus, Instructions
 from infra.errors import BadSpecError
 from stages.contract import Headline, Stage, StageContext, StageModel
-from stages.records import Instruction, is_held_out, read_corpus, write_records
+from stages.records import Instruction, frozen_ids, is_held_out, read_corpus, write_records
 from stages.tasks import AnyTask
 from stages.tasks.arithmetic import ArithmeticTask
 from stages.tasks.heading import HeadingTask
@@ -51,6 +51,7 @@ class InstructionsInputs(StageModel):
     """Documents without duplicates."""
 
     corpus: DedupedCorpus
+    frozen: DedupedCorpus | None = None  # as in pack
 
 
 class InstructionsOutputs(StageModel):
@@ -62,13 +63,16 @@ class InstructionsOutputs(StageModel):
 def run(config: InstructionsConfig, inputs: InstructionsInputs, ctx: StageContext) -> InstructionsOutputs:
     """Build, split and limit the instructions of every task; phases in order."""
     documents = sorted(read_corpus(ctx.store.get(inputs.corpus)), key=lambda d: _hash(d.id))
+    frozen: frozenset[str] = frozenset()
+    if inputs.frozen is not None:
+        frozen = frozen_ids(documents, ctx.store.get(inputs.frozen), config.heldout_ratio)
     train: list[Instruction] = []
     heldout: list[Instruction] = []
     for i, task in enumerate(config.tasks):
         taken: Counter[tuple[bool, str]] = Counter()
         seen: set[str] = set()
         for item in sorted(task.build(documents), key=lambda item: _hash(item.id)):
-            is_test = is_held_out(item.doc_id or _numbers(item), config.heldout_ratio)
+            is_test = item.doc_id in frozen or is_held_out(item.doc_id or _numbers(item), config.heldout_ratio)
             limit = task.max_heldout if is_test else task.max_train
             if item.id not in seen and taken[is_test, item.lang] < limit:
                 seen.add(item.id)

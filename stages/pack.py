@@ -42,6 +42,7 @@ class PackInputs(StageModel):
 
     corpus: DedupedCorpus
     tokenizer: Tokenizer
+    frozen: DedupedCorpus | None = None  # its held-out documents are never trained on, wherever they lie now
 
 
 class PackOutputs(StageModel):
@@ -54,13 +55,16 @@ def run(config: PackConfig, inputs: PackInputs, ctx: StageContext) -> PackOutput
     """Encode every document; first choose what is scored, then write both splits in corpus order."""
     from models.token_shards import TokenWriter
     from models.tokenizer import load_tokenizer
-    from stages.records import read_corpus
+    from stages.records import frozen_ids, read_corpus
 
     os.environ["TOKENIZERS_PARALLELISM"] = "true"  # this process starts no children that could inherit its threads
     corpus = ctx.store.get(inputs.corpus)
     tokenizer = load_tokenizer(ctx.store.get(inputs.tokenizer))
     sizes = [(d.id, d.domain, len(d.text.encode())) for d in read_corpus(corpus)]
-    heldout_ids, scored_ids = choose_heldout(sizes, config)
+    frozen: frozenset[str] = frozenset()
+    if inputs.frozen is not None:
+        frozen = frozen_ids(read_corpus(corpus), ctx.store.get(inputs.frozen), config.heldout_ratio)
+    heldout_ids, scored_ids = choose_heldout(sizes, config, frozen)
     _check_split(len(sizes), len(heldout_ids))
     end_id = int(tokenizer.eos_token_id)
     writer = TokenWriter(ctx.scratch / "tokens", vocab_size=len(tokenizer), end_id=end_id)
@@ -81,15 +85,17 @@ def run(config: PackConfig, inputs: PackInputs, ctx: StageContext) -> PackOutput
     return PackOutputs(tokens=ctx.store.put(ctx.scratch / "tokens", Tokens))
 
 
-def choose_heldout(sizes: list[tuple[str, str, int]], config: PackConfig) -> tuple[set[str], set[str]]:
-    """(all held-out ids, those that are scored) from (id, domain, bytes) of every document.
+def choose_heldout(
+    sizes: list[tuple[str, str, int]], config: PackConfig, frozen: frozenset[str] = frozenset()
+) -> tuple[set[str], set[str]]:
+    """(all held-out ids, those that are scored) from (id, domain, bytes) of every document; `frozen` are held out, too.
 
     Each domain may use its share of `max_heldout_bytes`; documents are taken in the order of their ids' hash while they
     fit. A domain in which none fits keeps its smallest one.
     """
     from stages.records import is_held_out
 
-    heldout = [item for item in sizes if is_held_out(item[0], config.heldout_ratio)]
+    heldout = [item for item in sizes if item[0] in frozen or is_held_out(item[0], config.heldout_ratio)]
     total_bytes = sum(num_bytes for _, _, num_bytes in heldout)
     scored: set[str] = set()
     for domain in sorted({domain for _, domain, _ in heldout}):

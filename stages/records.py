@@ -39,6 +39,16 @@ def is_held_out(document_id: str, ratio: float) -> bool:
     return int(digest[:_HASH_CHARS], 16) / float(16**_HASH_CHARS) < ratio
 
 
+def frozen_ids(documents: Iterable[Document], frozen_dir: Path, ratio: float) -> frozenset[str]:
+    """Documents that are held out of the frozen corpus, found by their text: a file that moved has other ids."""
+    frozen = {_text_digest(d) for d in read_corpus(frozen_dir) if is_held_out(d.id, ratio)}
+    return frozenset(d.id for d in documents if _text_digest(d) in frozen)
+
+
+def _text_digest(document: Document) -> bytes:
+    return hashlib.sha256(document.text.encode()).digest()
+
+
 class CorpusWriter:
     """Writes documents into parquet shards whose bytes depend on the documents only."""
 

@@ -25,7 +25,7 @@ class ChatClient:
             found: dict[str, Any] = _checked(self._http.get("/health")).json()
         return found
 
-    def stream(self, messages: Sequence[Mapping[str, str]], **settings: Any) -> Iterator[str]:
+    def stream(self, messages: Sequence[Mapping[str, Any]], **settings: Any) -> Iterator[str]:
         """Pieces of the assistant's answer; closing the iterator stops the generation."""
         body = {"model": self.health()["model"], "messages": list(messages), "stream": True, **settings}
         with self._in_words(), self._http.stream("POST", "/v1/chat/completions", json=body) as response:

@@ -46,4 +46,5 @@ class Perplexity(Benchmark):
         }
         metrics |= {f"eval/bits_per_byte/domain/{name}": value for name, value in found.by_domain.items()}
         metrics |= {f"eval/bits_per_byte/lang/{name}": value for name, value in found.by_lang.items()}
-        return Measurement(metrics)
+        items: dict[str, dict[str, float | str]] = {"document_bits": {**found.document_bits}}
+        return Measurement(metrics, items)

@@ -13,8 +13,8 @@ class SizeGates(GateFamily):
     """Whole weight files, embedding and norms in full precision included, beside the full-precision file."""
 
     kind: Literal["size"] = "size"
-    max_int8_file_ratio: float = Field(default=0.55, gt=0, description="INT8 weight file, share of the full one's bytes")
-    max_int4_file_ratio: float = Field(default=0.45, gt=0, description="INT4 weight file, share of the full one's bytes")
+    max_int8_file_ratio: float = Field(default=0.55, gt=0, description="INT8 weight file / the full-precision one")
+    max_int4_file_ratio: float = Field(default=0.45, gt=0, description="INT4 weight file / the full-precision one")
 
     def judge(self, evidence: Evidence) -> Iterator[Gate]:
         """One for each packed model."""

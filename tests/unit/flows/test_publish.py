@@ -46,13 +46,13 @@ def release_result(passed: float) -> StageResult:
 @pytest.mark.parametrize("passed", [0.0, 1.0])
 def test_every_delivered_model_is_registered_and_the_gates_decide_about_the_champion(tmp_path: Path, passed: float):
     session = session_of([release_result(passed)], tmp_path)
-    register_release(session)
+    register_release(session, promotes=passed == 1)
     models, verdict = session.tracker.registered
     assert [(m.name, m.digest[0], m.params["bits"]) for m in models] == [
         ("model", "a", "32"), ("int8", "b", "8"), ("int4", "c", "4"),
     ]  # fmt: skip
     assert models[2].params["parent"] == "a" * 64
-    assert verdict == {"run": "life", "released": "a" * 64, "is_approved": passed == 1}
+    assert verdict == {"run": "life", "released": "a" * 64, "is_approved": passed == 1, "promotes": passed == 1}
     assert gates_passed(session.results) is (passed == 1)
 
 
@@ -68,7 +68,7 @@ def test_every_gate_that_was_not_passed_is_named_with_its_figures():
 
 def test_a_run_without_a_release_registers_nothing(tmp_path: Path):
     session = session_of([StageResult("clean", "clean", "k", False, 1, 1, record("clean", "x", {}))], tmp_path)
-    register_release(session)
+    register_release(session, promotes=True)
     assert session.tracker.registered is None and gates_passed(session.results) is None
 
 

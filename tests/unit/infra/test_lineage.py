@@ -50,6 +50,15 @@ def test_it_is_named_without_its_password(lineage: Lineage):
     assert password is None or password not in lineage.place
 
 
+def test_the_newest_user_of_an_artifact_is_found_by_its_input_field(lineage: Lineage):
+    for key in ("k" * 64, "l" * 64):
+        lineage.commit(record(key), [])
+    assert lineage.find_user(B, "clean", "tokenizer").key == "l" * 64
+    assert lineage.find_user(B, "clean", "corpus") is None
+    assert lineage.find_user(B, "pack", "tokenizer") is None
+    assert lineage.find_user(A, "clean", "model") is None  # an output
+
+
 def test_an_input_is_not_taken_for_an_output_and_an_unknown_key_is_none(lineage: Lineage):
     lineage.commit(record(), [])
     assert lineage.find_maker(B) is None

@@ -20,13 +20,13 @@ def registry(tracking_uri: str, tmp_path: Path) -> ModelRegistry:
     return ModelRegistry(client, experiment_id)
 
 
-def release(registry: ModelRegistry, letter: str, *, is_approved: bool) -> None:
+def release(registry: ModelRegistry, letter: str, *, is_approved: bool, **more: bool) -> None:
     models = [
         {"name": "model", "kind": "model", "digest": letter * 64, "num_bytes": 9, "params": {"bits": "32"}},
         {"name": "int4", "kind": "quantized_model", "digest": "9" * 64, "num_bytes": 2, "params": {"bits": "4"}},
     ]
     run_id = registry._client.create_run(registry._experiment_id).info.run_id
-    fields = {"models": models, "released": letter * 64, "is_approved": is_approved}
+    fields = {"models": models, "released": letter * 64, "is_approved": is_approved, **more}
     registry.register(fields, run_id, f"life-{letter}")
 
 
@@ -95,3 +95,28 @@ def test_several_first_clients_of_a_new_database_make_its_tables_once(postgres_d
     command = [sys.executable, "-c", FIRST, postgres_database]
     clients = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(2)]
     assert [client.communicate(timeout=120)[0] for client in clients] == ["1\n"] * 2
+
+
+def test_a_candidate_of_a_retraining_is_not_promoted_by_being_registered(registry: ModelRegistry):
+    release(registry, "a", is_approved=True)
+    release(registry, "b", is_approved=True, promotes=False)
+    assert aliases(registry) == {"champion": "a", "candidate": "b", "previous": None}
+
+
+def test_withdrawing_undoes_the_first_promotion_too(registry: ModelRegistry):
+    release(registry, "a", is_approved=True)
+    registry.withdraw()
+    assert aliases(registry) == {"champion": None, "candidate": "a", "previous": None}
+    for letter in ("a", "b"):
+        release(registry, letter, is_approved=True)
+    registry.withdraw()
+    assert aliases(registry)["champion"] == "a"
+
+
+def test_a_decision_stands_on_the_page_of_its_model(registry: ModelRegistry):
+    release(registry, "a", is_approved=True)
+    release(registry, "b", is_approved=True)
+    registry.describe("b" * 64, "kept: no better", {"glmflow.decision": "kept"})
+    found = {v.tags["glmflow.digest"][0]: v for v in registry._client.search_model_versions(f"name = '{MODEL_NAME}'")}
+    assert (found["b"].description, found["b"].tags["glmflow.decision"]) == ("kept: no better", "kept")
+    assert "glmflow.decision" not in found["a"].tags

@@ -84,3 +84,14 @@ def test_a_corpus_that_gives_no_instructions_is_refused(bench: Built):
     config = CONFIG.model_copy(update={"tasks": (SentimentTask(),)})
     with pytest.raises(BadSpecError, match=r"want documents that give training and held-out instructions, got 0 and 0"):
         bench.build(DOCUMENTS[:5], config)
+
+
+def test_questions_about_frozen_held_out_documents_are_held_out_wherever_they_lie_now(bench: Built):
+    moved = [replace(d, id=f"moved-{d.id}") for d in DOCUMENTS]
+    frozen = {f"moved-{d.id}" for d in DOCUMENTS if is_held_out(d.id, 0.2)}
+    assert {item.doc_id for item in bench.build(moved)["train"]} & frozen
+    inputs = InstructionsInputs(
+        corpus=bench.put_corpus(moved, DedupedCorpus), frozen=bench.put_corpus(DOCUMENTS, DedupedCorpus)
+    )
+    folder = bench.store.get(bench.run(STAGE, CONFIG, inputs).instructions)
+    assert not {item.doc_id for item in read_records(folder / "train.jsonl", Instruction)} & frozen

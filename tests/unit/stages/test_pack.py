@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,19 +30,28 @@ def document(idx: int, text: str) -> Document:
 DOCUMENTS = [document(idx, ODD_TEXTS[idx % 5] * (1 + idx % 4)) for idx in range(300)]
 
 
+def write_corpus(path: Path, documents: list[Document]) -> None:
+    writer = CorpusWriter(path)
+    for each in documents:
+        writer.write(each)
+    writer.close()
+
+
 class Packed:
     """A corpus and a tokenizer in a store, and what pack made of them."""
 
-    def __init__(self, root: Path, documents: list[Document], config: PackConfig) -> None:
+    def __init__(
+        self, root: Path, documents: list[Document], config: PackConfig, frozen: list[Document] | None = None
+    ) -> None:
         store = LocalStore(root / "store")
         save_tokenizer(train_tokenizer(ODD_TEXTS, vocab_size=300), root / "tokenizer")
-        writer = CorpusWriter(root / "corpus")
-        for each in documents:
-            writer.write(each)
-        writer.close()
+        write_corpus(root / "corpus", documents)
+        write_corpus(root / "frozen", frozen or [])
         self.tokenizer = load_tokenizer(root / "tokenizer")
         inputs = PackInputs(
-            corpus=store.put(root / "corpus", DedupedCorpus), tokenizer=store.put(root / "tokenizer", Tokenizer)
+            corpus=store.put(root / "corpus", DedupedCorpus),
+            tokenizer=store.put(root / "tokenizer", Tokenizer),
+            frozen=None if frozen is None else store.put(root / "frozen", DedupedCorpus),
         )
         self.ctx = StageContext(store, root / "work", declared_metrics=STAGE.metrics)
         self.ctx.scratch.mkdir(parents=True)
@@ -124,3 +134,14 @@ def test_a_corpus_of_held_out_documents_only_is_refused(tmp_path: Path):
     heldout_only = [d for d in DOCUMENTS if is_held_out(d.id, PackConfig().heldout_ratio)]
     with pytest.raises(BadSpecError, match="pack: dataset yields 0 steps: want documents to train on"):
         Packed(tmp_path, heldout_only, PackConfig())
+
+
+def test_a_frozen_held_out_document_is_not_trained_on_wherever_it_lies_now(tmp_path: Path):
+    texts = {f"doc-{idx}": f"text number {idx}" for idx in range(200)}
+    before = [document(int(doc_id[4:]), text) for doc_id, text in texts.items()]
+    moved = [replace(each, id=f"moved-{each.id}") for each in before]
+    frozen_texts = {each.text for each in before if is_held_out(each.id, 0.2)}
+    alone, spared = (Packed(tmp_path / str(n), moved, CONFIG, f) for n, f in enumerate((None, before)))
+    trained = [{texts[i.removeprefix("moved-")] for i in one.shards.train.doc_ids} for one in (alone, spared)]
+    assert trained[0] & frozen_texts and not trained[1] & frozen_texts
+    assert trained[1] == trained[0] - frozen_texts

@@ -35,3 +35,11 @@ def test_the_parts_add_up_to_the_whole(tmp_path: Path):
     assert total / sum(num_bytes.values()) == pytest.approx(found["eval/bits_per_byte"])
     assert found["eval/bits_per_byte/domain/doc"] == pytest.approx(found["eval/bits_per_byte"])
     assert found["eval/unigram_bits_per_byte"] > 0
+
+
+def test_each_documents_bits_are_an_item_and_add_up_to_the_whole(tmp_path: Path):
+    subject = tiny_subject(tmp_path)
+    found = Perplexity().measure(subject)
+    bits = found.items["document_bits"]
+    assert list(bits) == subject.shards.heldout.doc_ids
+    assert sum(bits.values()) == pytest.approx(found.metrics["eval/bits_per_byte"] * found.metrics["eval/num_bytes"])
