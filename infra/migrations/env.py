@@ -2,6 +2,7 @@
 
 from alembic import context
 
+from infra import decisions  # noqa: F401  its table is one of ours
 from infra.lineage import Base
 
 context.configure(
