@@ -21,6 +21,9 @@ from tests.support.topics import paragraphs, write_topics
 
 pytestmark = pytest.mark.nightly
 NUM_FEW = 200  # of about 800: the better corpus is more than three times larger
+# So few documents decide something only if many of them are held out.
+MORE_HELD_OUT = ("--set", "pack.heldout_ratio=0.4", "--set", "instructions.heldout_ratio=0.4",
+                 "--set", "pack.max_heldout_bytes=60000")  # fmt: skip
 TIMEOUT_S = 1800
 
 
@@ -59,15 +62,15 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
     worse = write_topics(root / "worse", [scrambled(text, rng) for text in texts])
 
     def retrain(folder: Path, *more: str) -> dict[str, Any]:
-        code, out, err = glmflow(home, "retrain", "tiny", "--json", "--input", str(folder), *more)
+        code, out, err = glmflow(home, "retrain", "tiny", "--json", "--input", str(folder), *MORE_HELD_OUT, *more)
         assert code == 0, err
         return json.loads(out)
 
     first, num_stage_runs = retrain(few), [num_runs(settings)]
     same = retrain(few)
     num_stage_runs.append(num_runs(settings))
-    code, _, err = glmflow(home, "retrain", "tiny", "--json", "--input", str(many))
-    words = ("retrain", "tiny", "--json", "--input", str(many), "--accept-drift")
+    code, _, err = glmflow(home, "retrain", "tiny", "--json", "--input", str(many), *MORE_HELD_OUT)
+    words = ("retrain", "tiny", "--json", "--input", str(many), *MORE_HELD_OUT, "--accept-drift")
     processes = [start(home, *words) for _ in range(2)]
     said = [process.communicate(timeout=TIMEOUT_S) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], said

@@ -13,7 +13,7 @@ from infra.errors import BadSpecError, RetryableError, StageFailedError, StopReq
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = (
-    "run", "stage", "explain", "runs", "compare", "promote", "rollback", "serve", "chat", "schema", "doctor",
+    "run", "retrain", "stage", "explain", "runs", "compare", "promote", "rollback", "serve", "chat", "schema", "doctor",
     "up", "down", "status", "deploy",
 )  # fmt: skip
 

@@ -31,11 +31,12 @@ def written(tmp_path: Path, **deployment: Any) -> Path:
     return path
 
 
-def test_the_file_declares_the_lifecycle_and_every_stage_with_no_schedule_and_no_pull(tmp_path: Path):
+def test_the_file_declares_both_chains_and_every_stage_and_nothing_starts_by_itself(tmp_path: Path):
     settings = Settings(home=tmp_path)
     content = read_deploy_file(DEPLOY_FILE, settings)
-    assert [spec.name for spec in content.deployments] == ["lifecycle", *STAGE_NAMES]
-    assert not any(spec.schedules for spec in content.deployments) and content.pull == []
+    assert [spec.name for spec in content.deployments] == ["lifecycle", "retrain", *STAGE_NAMES]
+    assert not any(schedule.active for spec in content.deployments for schedule in spec.schedules)
+    assert content.pull == []
     for spec in content.deployments:
         assert spec.entrypoint == f"flows.deployed.{spec.name}"
         assert spec.work_pool.job_variables["env"]["GLMFLOW_HOME"] == str(tmp_path)
@@ -44,7 +45,7 @@ def test_the_file_declares_the_lifecycle_and_every_stage_with_no_schedule_and_no
 
 def test_prefect_itself_reads_the_file():
     content = PrefectYamlModel.model_validate(yaml.safe_load(DEPLOY_FILE.read_text()))
-    assert len(content.deployments) == 1 + len(STAGE_NAMES)
+    assert len(content.deployments) == 2 + len(STAGE_NAMES)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_every_kind_of_schedule_has_the_time_zone_that_was_given(tmp_path: Path,
     assert deployment.schedules[0].schedule().timezone == "Europe/Berlin"
 
 
-@pytest.mark.parametrize("name", ["lifecycle", *STAGE_NAMES])
+@pytest.mark.parametrize("name", ["lifecycle", "retrain", *STAGE_NAMES])
 def test_every_form_takes_its_own_defaults_and_refuses_an_unknown_field(name: str):
     schema = form_of(load_flow_from_entrypoint(f"flows.deployed.{name}", use_placeholder_flow=False))
     defaults = {k: v["default"] for k, v in schema["properties"].items() if "default" in v}
