@@ -56,8 +56,8 @@ def find_champion(settings: Settings, lineage: Lineage) -> Champion | None:
     release = lineage.find_user(model.digest, "release", "model")
     if release is None:
         raise BadSpecError(
-            f"champion {model.short}: want a model whose release is in the lineage at {lineage.url}, got none; promote "
-            "a model that was released here"
+            f"champion {model.short}: want a model whose release is in the lineage at {lineage.place}, got none; "
+            "promote a model that was released here"
         )
     corpus, tokens = _ref(release, "corpus"), _ref(release, "tokens")
     dedup, pack = _maker(lineage, corpus), _maker(lineage, tokens)
@@ -98,6 +98,6 @@ def _maker(lineage: Lineage, ref: ArtifactRef) -> StageRecord:
     record = lineage.find_maker(ref.digest)
     if record is None:
         raise BadSpecError(
-            f"artifact {ref.short}: want one that a stage made, got none in the lineage at {lineage.url}"
+            f"artifact {ref.short}: want one that a stage made, got none in the lineage at {lineage.place}"
         )
     return record

@@ -35,7 +35,7 @@ def test_every_input_is_wired_to_an_output_of_an_earlier_step_of_its_type(name: 
     steps = RECIPES[name]().steps()
     for position, step in enumerate(steps):
         fields = load_stage(step.stage).inputs.model_fields
-        wanted = {field for field, info in fields.items() if info.is_required() or field in step.wires}
+        wanted = set(fields) - {"frozen"}  # a retraining gives it
         assert set(step.wires) == wanted, step.label
         for field, wire in step.wires.items():
             if isinstance(wire, str):
