@@ -85,6 +85,10 @@ class Tracker:
         if points:
             self._append("metrics", run, points=[[p.name, p.value, p.step] for p in points])
 
+    def log_table(self, run: str, name: str, table: Mapping[str, Any]) -> None:
+        """A table (`columns` and `data`) that the tracker shows, and compares between runs; `name` ends in .json."""
+        self._append("table", run, name=name, table=table)
+
     def close_run(self, run: str, status: RunStatus, tags: Mapping[str, str] | None = None) -> None:
         """The run is over."""
         self._append("close", run, status=status, tags=tags)
