@@ -2,8 +2,9 @@
 
 import os
 from pathlib import Path
+from typing import Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from infra.errors import BadSpecError
@@ -23,10 +24,13 @@ OFFLINE_ENVIRONMENT = {
 }
 
 
+SECRETS = ("auth", "api_key")  # settings that no message repeats
+
+
 class Settings(BaseSettings):
     """Settings of one installation, all from `GLMFLOW_*` variables."""
 
-    model_config = SettingsConfigDict(env_prefix="GLMFLOW_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix="GLMFLOW_", frozen=True, extra="ignore", hide_input_in_errors=True)
     home: Path = Field(default=Path("var"), description="directory of everything glmflow writes")
     threads: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1, description="compute threads of a stage")
     lineage_url: str = Field(default="", description="SQLAlchemy URL of the lineage database; default: SQLite in home")
@@ -38,12 +42,36 @@ class Settings(BaseSettings):
     mlflow_port: int = Field(default=5000, ge=1, le=65535, description="port of the platform's MLflow server")
     worker_limit: int = Field(default=2, ge=1, description="runs that the platform's worker has at a time")
 
+    metrics_port: int = Field(default=9464, ge=1, le=65535, description="port of the platform's Prometheus metrics")
+    metrics_open: bool = Field(default=False, description="metrics are given without a key or password, too")
+    auth: SecretStr = Field(default=SecretStr(""), description="user:password of the platform; default: no password")
+    api_key: SecretStr = Field(default=SecretStr(""), description="what a client of a served model has to know")
+    api_key_file: Path | None = Field(default=None, description="file that holds the key instead")
+    max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="largest request that a served model reads")
+    log_format: Literal["plain", "json"] = Field(default="plain", description="json: one object a line")
+    memory_bytes: int = Field(default=0, ge=0, description="memory a stage may use; default: what the machine has")
+    guards: bool = Field(default=True, description="refuse a stage that does not fit into memory or onto the disk")
+
     @field_validator("home")
     @classmethod
     def _is_usable(cls, home: Path) -> Path:
         if any(p.exists() and not p.is_dir() for p in (home, *home.parents)):
             raise ValueError("want a folder, or a path where one can be made")
         return home
+
+    @field_validator("auth")
+    @classmethod
+    def _is_user_and_password(cls, auth: SecretStr) -> SecretStr:
+        user, separator, password = auth.get_secret_value().partition(":")
+        if auth.get_secret_value() and not (separator and user and password):
+            raise ValueError("want user:password")
+        return auth
+
+    @property
+    def credentials(self) -> tuple[str, str] | None:
+        """User and password of the platform; None when it wants none."""
+        user, _, password = self.auth.get_secret_value().partition(":")
+        return (user, password) if password else None
 
     @property
     def root(self) -> Path:
@@ -96,7 +124,8 @@ def read_settings() -> Settings:
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         variable = f"GLMFLOW_{str(problem['loc'][0]).upper()}"
-        raise BadSpecError(f"{variable}: {problem['msg']}, got {str(problem['input'])[:60]!r}; set it anew") from error
+        got = "another" if problem["loc"][0] in SECRETS else repr(str(problem["input"])[:60])
+        raise BadSpecError(f"{variable}: {problem['msg']}, got {got}; set it anew") from error
 
 
 def go_offline() -> None:

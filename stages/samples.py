@@ -57,7 +57,7 @@ def _sample(one: "Judged") -> Sample:
 
 
 def side_by_side(samples: Mapping[str, Samples]) -> dict[str, Any]:
-    """A row for each prompt that every model was asked, a column for each model; MLflow's `log_table` writes the same."""
+    """A row for each prompt that every model was asked, a column for each model, as MLflow's tables have it."""
     answers = {name: {sample.id: sample for sample in given} for name, given in samples.items()}
     first = next(iter(samples.values()), ())
     shared = [sample for sample in first if all(sample.id in given for given in answers.values())]
