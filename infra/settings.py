@@ -46,7 +46,7 @@ class Settings(BaseSettings):
     metrics_open: bool = Field(default=False, description="metrics are given without a key or password, too")
     auth: SecretStr = Field(default=SecretStr(""), description="user:password of the platform; default: no password")
     api_key: SecretStr = Field(default=SecretStr(""), description="what a client of a served model has to know")
-    api_key_file: Path | None = Field(default=None, description="file that holds the key instead")
+    api_key_file: str = Field(default="", description="file that holds the key instead")
     max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="largest request that a served model reads")
     log_format: Literal["plain", "json"] = Field(default="plain", description="json: one object a line")
     memory_bytes: int = Field(default=0, ge=0, description="memory a stage may use; default: what the machine has")

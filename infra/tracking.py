@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from infra.credentials import client_environment
 from infra.journal import JournalReader, JournalWriter
 from infra.lineage import Lineage, MetricPoint
 from infra.process import ChildProcess, child_environment
@@ -131,9 +132,27 @@ def tracking_dir(settings: Settings) -> Path:
 def mark_killed(lineage: Lineage, settings: Settings) -> None:
     """Runs whose process was killed could not say so: a run that lives holds its journal."""
     for row in lineage.lifecycles():
-        journal = tracking_dir(settings) / f"{row.id}.jsonl"
-        if row.status == "running" and (not journal.is_file() or JournalReader(journal).is_abandoned()):
+        if row.status == "running" and is_lost(settings, row.id):
             lineage.save_lifecycle(row.id, status="killed")
+
+
+def is_lost(settings: Settings, lifecycle_id: str) -> bool:
+    """Whether the process of a run that has not ended is gone."""
+    journal = tracking_dir(settings) / f"{lifecycle_id}.jsonl"
+    return not journal.is_file() or JournalReader(journal).is_abandoned()
+
+
+def pending_operations(settings: Settings) -> int:
+    """How much the tracker has not been told yet, of all runs."""
+    journals = [path for path in tracking_dir(settings).glob("*.jsonl") if not path.stem.endswith(".rejected")]
+    return sum(map(_num_pending, journals))
+
+
+def _num_pending(path: Path) -> int:
+    try:
+        return JournalReader(path).num_pending()
+    except FileNotFoundError:  # it was delivered and removed just now
+        return 0
 
 
 def artifact_root(settings: Settings) -> str | None:
@@ -145,6 +164,7 @@ def artifact_root(settings: Settings) -> str | None:
 
 def _environment(settings: Settings) -> dict[str, str]:
     return child_environment(
+        **client_environment(settings),
         GLMFLOW_HOME=str(settings.root),
         GLMFLOW_TRACKING_URI=settings.resolved_tracking_uri(),
         MLFLOW_HTTP_REQUEST_MAX_RETRIES="1",
