@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
 
-.PHONY: setup run test check fmt lint types arch golden e2e test-ci test-nightly constraints clean
+.PHONY: setup run test check fmt lint types arch golden e2e setup-ci test-ci test-nightly constraints clean
 
 setup: $(STAMP)
 	$(BIN)/python -m stages.sources
@@ -46,10 +46,13 @@ golden: $(STAMP)  ## record changed outputs again and print what changed; say wh
 e2e: setup  ## the tiny lifecycle and the platform with real servers: cached rerun, kill -9, cancel, no network
 	$(BIN)/python -m pytest -m "slow and not nightly" tests/e2e $(ARGS)
 
-test-ci: setup  ## what needs servers, processes to kill and minutes: e2e, and the store on a real S3 server
+setup-ci: setup  ## the browser that test-ci opens the platform's pages in: Debian's, installed by root only
+	$(BIN)/python -m tests.support.debian chromium fonts-dejavu-core
+
+test-ci: setup-ci  ## what needs servers, processes to kill and minutes: e2e, and the store on a real S3 server
 	$(BIN)/python -m pytest -m "slow and not nightly" $(ARGS)
 
-test-nightly: setup  ## many kill points and seeds
+test-nightly: setup-ci  ## many kill points and seeds
 	$(BIN)/python -m pytest -m nightly $(ARGS)
 
 constraints:  ## pin every distribution of a fresh environment again

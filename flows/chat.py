@@ -11,13 +11,18 @@ PROMPT = "you> "
 
 
 def chat_loop(
-    url: str, read_line: Callable[[str], str], write: Callable[[str], Any], *, temperature: float | None = 0.0
+    url: str,
+    read_line: Callable[[str], str],
+    write: Callable[[str], Any],
+    *,
+    api_key: str = "",
+    temperature: float | None = 0.0,
 ) -> None:
     """Talk to the server at `url` until /quit or the end of the input. `read_line` is `input`, or acts like it.
 
     A small model says its surest answer best, so the temperature is 0; None leaves it to the server.
     """
-    client = ChatClient(url)
+    client = ChatClient(url, api_key)
     settings = {} if temperature is None else {"temperature": temperature}
     messages: list[dict[str, str]] = []
     write(f"{client.health()['model']}: {HELP}\n")

@@ -38,6 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
     serve.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
     serve.add_argument("--host", default="127.0.0.1")
     serve.add_argument("--port", type=int, default=8000, help="0 takes a free one (default 8000)")
+    serve.add_argument("--without-key", action="store_true", help="let other machines in without GLMFLOW_API_KEY, too")
     chat = commands.add_parser("chat", help="talk to a model in the terminal")
     chat.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
     schema = commands.add_parser("schema", help="every config field of a stage: meaning, range, default")

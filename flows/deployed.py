@@ -38,12 +38,13 @@ from flows.preflight import check, disk_problem, missing_problems, num_bytes_in,
 from flows.recipes import Recipe
 from flows.retraining import Retraining, RetrainRequest
 from flows.run import LifecycleRun, RunRequest
-from flows.run_page import compare_url, markdown
+from flows.run_page import markdown
 from flows.session import Session
 from flows.source_manifest import read_sources
 from flows.stage_flows import run_stage
 from flows.stop import StopSwitch
 from flows.summary import Summary
+from flows.tracker_pages import TrackerPages
 from infra.artifacts import SourceManifest
 from infra.lineage import Lineage
 from infra.settings import Settings, go_offline, read_settings
@@ -186,6 +187,6 @@ def _run(
     store, lineage = open_store(settings), Lineage(settings.resolved_lineage_url())
     run = LifecycleRun(request, settings, api, stop, course=remembered)
     summary = run.run(sources, store, lineage, LogConsole(log))
-    url = compare_url(Platform(settings).mlflow_url, summary.lifecycle)
-    create_markdown_artifact(markdown(summary, sessions[0].results, url), key="run", description=summary.lifecycle)
+    pages = TrackerPages(Platform(settings).mlflow_url, settings.credentials)
+    create_markdown_artifact(markdown(summary, sessions[0].results, pages), key="run", description=summary.lifecycle)
     return summary

@@ -1,9 +1,9 @@
-"""The platform that people look at: a Prefect server, an MLflow server and a worker, as daemons on this machine.
+"""The platform that people look at: a Prefect server, an MLflow server, its metrics and a worker, as daemons here.
 
 Everything listens on 127.0.0.1 only. The two servers start at the same time; as soon as Prefect answers, the work pool,
 the deployments of prefect.yaml and the watch over lost runs are made, and the worker starts. A service that runs
 already is left alone, so starting twice does no harm. MLflow shows the tracker's database; a tracker that is a server
-somewhere else is used as it is.
+somewhere else is used as it is. With GLMFLOW_AUTH every one of them wants the password.
 """
 
 import fcntl
@@ -24,27 +24,36 @@ from flows.prefect_api import (
     PLATFORM_SERVER,
     REQUEST_TIMEOUT_S,
     answers,
+    check_password,
     prefect_environment,
     server_command,
     server_database,
     use_api,
 )
+from infra.credentials import server_environment
 from infra.daemon import Daemon
 from infra.database import closing_engine, patiently, without_async_driver
 from infra.errors import BadSpecError, RetryableError
 from infra.process import child_environment
 from infra.settings import Settings
+from infra.tracker_app import APP_NAME
 from infra.tracking import artifact_root, tracking_dir
 
 HOST = "127.0.0.1"
-TRACKER, WORKER = "mlflow", "worker"
-NAMES = (PLATFORM_SERVER, TRACKER, WORKER)
+TRACKER, WORKER, METRICS = "mlflow", "worker", "metrics"
+NAMES = (PLATFORM_SERVER, TRACKER, METRICS, WORKER)
 POOL = "process"
 READY_TIMEOUT_S = 300.0
-GRACES_S = {WORKER: 60.0, TRACKER: 15.0, PLATFORM_SERVER: 15.0}  # in this order: a worker's runs save their state first
+GRACES_S = {
+    WORKER: 60.0,
+    METRICS: 15.0,
+    TRACKER: 15.0,
+    PLATFORM_SERVER: 15.0,
+}  # in this order: a worker's runs save their state first
 POLL_S = 0.2
 NUM_LOG_LINES = 5
 _MLFLOW_COMMAND = (sys.executable, "-P", "-m", "infra.mlflow_server", "--workers", "1")
+_METRICS_COMMAND = (sys.executable, "-P", "-m", "infra.exporter")
 _WORKER_COMMAND = (sys.executable, "-P", "-m", "prefect", "worker", "start", "--type", "process", "--pool", POOL)
 
 
@@ -78,6 +87,11 @@ class Platform:
         """Where runs are compared."""
         return self._url(TRACKER)
 
+    @property
+    def metrics_url(self) -> str:
+        """What Prometheus reads."""
+        return f"{self._url(METRICS)}/metrics"
+
     def up(self, prepare: Callable[[], None]) -> list[str]:
         """Start what does not run, and wait until all of it answers; returns the names of what was started.
 
@@ -91,11 +105,12 @@ class Platform:
             started = self._start_servers()
             self._wait(PLATFORM_SERVER)
             use_api(self.api_url)
+            check_password(self.api_url, self.settings)
             prepare()
             if self._daemons[WORKER].running() is None:
                 self._start_worker()
                 started.append(WORKER)
-            for name in (TRACKER, WORKER):
+            for name in (TRACKER, METRICS, WORKER):
                 self._wait(name)
         return started
 
@@ -136,8 +151,8 @@ class Platform:
         if name == TRACKER and not self._is_our_tracker:
             return self.settings.resolved_tracking_uri()
         record = self._daemons[PLATFORM_SERVER if name == WORKER else name].running()
-        port = self.settings.mlflow_port if name == TRACKER else self.settings.prefect_port
-        return record.url if record else f"http://{HOST}:{port}"
+        ports = {TRACKER: self.settings.mlflow_port, METRICS: self.settings.metrics_port}
+        return record.url if record else f"http://{HOST}:{ports.get(name, self.settings.prefect_port)}"
 
     def _environment(self) -> dict[str, str]:
         """What every service finds: this home, whichever folder it runs in."""
@@ -150,7 +165,10 @@ class Platform:
 
     def _start_servers(self) -> list[str]:
         """Both at once. Nothing is started unless every port is free."""
-        wanted = {PLATFORM_SERVER: ("GLMFLOW_PREFECT_PORT", self.settings.prefect_port)}
+        wanted = {
+            PLATFORM_SERVER: ("GLMFLOW_PREFECT_PORT", self.settings.prefect_port),
+            METRICS: ("GLMFLOW_METRICS_PORT", self.settings.metrics_port),
+        }
         if self._is_our_tracker:
             wanted[TRACKER] = ("GLMFLOW_MLFLOW_PORT", self.settings.mlflow_port)
         missing = [name for name in wanted if self._daemons[name].running() is None]
@@ -161,6 +179,8 @@ class Platform:
             if TRACKER in missing:
                 listeners[TRACKER].close()  # MLflow opens its port itself
                 self._start_mlflow()
+            if METRICS in missing:
+                self._start_metrics(listeners[METRICS])
         return missing
 
     def _start_prefect(self, listener: socket.socket) -> None:
@@ -172,6 +192,7 @@ class Platform:
             PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL="WARNING",  # its log is a file
             PREFECT_SERVER_UI_V2_ENABLED="false",  # the new pages ask a host outside for their feature flags
             **server_database(self.settings),
+            **server_environment(self.settings),
         )
         command = server_command(listener)
         self._daemons[PLATFORM_SERVER].start(command, environment, url, (listener.fileno(),))
@@ -184,8 +205,17 @@ class Platform:
         )
         port = self.settings.mlflow_port
         command = [*_MLFLOW_COMMAND, "--host", HOST, "--port", str(port)]
+        command += ["--app-name", APP_NAME] if self.settings.credentials else []
         tracking_dir(self.settings).mkdir(parents=True, exist_ok=True)
         self._daemons[TRACKER].start(command, environment, f"http://{HOST}:{port}")
+
+    def _start_metrics(self, listener: socket.socket) -> None:
+        listener.set_inheritable(True)
+        command, url = (
+            [*_METRICS_COMMAND, "--fd", str(listener.fileno())],
+            f"http://{HOST}:{self.settings.metrics_port}",
+        )
+        self._daemons[METRICS].start(command, child_environment(), url, (listener.fileno(),))
 
     def _start_worker(self) -> None:
         environment = child_environment(
@@ -217,16 +247,16 @@ class Platform:
     def _is_ready(self, name: str) -> bool:
         if name == PLATFORM_SERVER:
             return answers(f"{self.api_url}/health")
-        if name == TRACKER:
-            return answers(f"{self.mlflow_url}/health")
-        return self._worker_polls()
+        if name == WORKER:
+            return self._worker_polls()
+        return answers(f"{self._url(name)}/health")
 
     def _worker_polls(self) -> bool:
         """Whether Prefect has heard of the worker since it was started."""
         record = self._daemons[WORKER].running()
         url = f"{self.api_url}/work_pools/{POOL}/workers/filter"
         try:
-            reply = httpx.post(url, json={}, timeout=REQUEST_TIMEOUT_S, trust_env=False)
+            reply = httpx.post(url, json={}, auth=self.settings.credentials, timeout=REQUEST_TIMEOUT_S, trust_env=False)
         except httpx.HTTPError:
             return False
         if record is None or not reply.is_success:

@@ -20,9 +20,10 @@ from contextlib import ExitStack, contextmanager
 import httpx
 
 from flows.stop import StopSwitch
+from infra.credentials import client_environment, server_environment
 from infra.daemon import Daemon
 from infra.database import closing_engine, exclusive, without_async_driver
-from infra.errors import RetryableError, StopRequestedError
+from infra.errors import BadSpecError, RetryableError, StopRequestedError
 from infra.process import ChildProcess, child_environment, die_with_parent
 from infra.settings import OFFLINE_ENVIRONMENT, Settings
 
@@ -43,6 +44,7 @@ def prefect_environment(settings: Settings) -> dict[str, str]:
     """What Prefect must find in the environment before it is imported, whichever server is used."""
     return {
         **OFFLINE_ENVIRONMENT,
+        **client_environment(settings),
         "PREFECT_HOME": str(settings.root / "prefect"),
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # people read our own lines; the API gets every line
         "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
@@ -85,11 +87,22 @@ def answers(health_url: str) -> bool:
         return False
 
 
+def check_password(api_url: str, settings: Settings) -> None:
+    """Raise BadSpecError when this server wants another password than ours."""
+    reply = httpx.get(f"{api_url}/admin/version", auth=settings.credentials, timeout=REQUEST_TIMEOUT_S, trust_env=False)
+    if reply.status_code == httpx.codes.UNAUTHORIZED:
+        raise BadSpecError(
+            f"GLMFLOW_AUTH: want the user:password that the platform at {api_url} was started with, got "
+            f"{'another' if settings.credentials else 'none'}; set it"
+        )
+
+
 class PrefectApi:
     """The Prefect API of this run."""
 
     def __init__(self, settings: Settings) -> None:
         os.environ.update(prefect_environment(settings))
+        self._settings = settings
         self.log_path = settings.root / "prefect" / "server.log"
         self._child: ChildProcess | None = None
         given_url = os.environ.get("PREFECT_API_URL", "") or platform_api_url(settings)
@@ -105,7 +118,9 @@ class PrefectApi:
             self._child = ChildProcess(
                 server_command(listener),
                 log_path=self.log_path,
-                environment=child_environment(**idle, **hidden, **server_database(settings)),
+                environment=child_environment(
+                    **idle, **hidden, **server_database(settings), **server_environment(settings)
+                ),
                 pass_fds=(listener.fileno(),),
             )
         return url
@@ -122,6 +137,7 @@ class PrefectApi:
                 hint = f"its log is {self.log_path}" if self._child else "check PREFECT_API_URL, or unset it"
                 raise RetryableError(f"the Prefect API at {self.url} did not answer for {timeout_s:.0f} s; {hint}")
             time.sleep(0.1)
+        check_password(self.url, self._settings)
 
     @contextmanager
     def client_settings(self) -> Iterator[None]:

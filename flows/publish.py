@@ -1,5 +1,6 @@
 """After a release: register its models, and write the report of the run."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ from flows.headline import short_number
 from flows.launch import StageResult
 from flows.report import write_report
 from flows.session import Session
-from infra.artifacts import ArtifactRef
+from infra.artifacts import ArtifactRef, Release
 from infra.lineage import LifecycleRow
 from infra.tracking import ExportedModel
+from stages.samples import SAMPLES_NAME
 
 PASSED_METRIC = "release/passed"
 GATE_PREFIX = "release/gate_passed/"
@@ -43,9 +45,20 @@ def register_release(session: Session, *, promotes: bool) -> None:
     inputs: dict[str, Any] = release.record.inputs
     refs = {name: ArtifactRef.model_validate(inputs[name]) for name in _BITS if name in inputs}
     models = [_exported(name, ref, refs["model"]) for name, ref in refs.items()]
+    session.tracker.log_table(session.tracking_run, SAMPLES_NAME, samples(session))
     session.tracker.register(
         session.tracking_run, models, released=refs["model"].digest, is_approved=verdict, promotes=promotes
     )
+
+
+def samples(session: Session) -> dict[str, Any]:
+    """What the released models say to the same prompts, as a table; {} when the run did not come so far."""
+    refs = [Release.model_validate(r.outputs["release"]) for r in session.results if r.stage == "release"]
+    if not refs:
+        return {}
+    path = session.store.get(refs[-1]) / SAMPLES_NAME
+    found: dict[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
+    return found
 
 
 def _exported(name: str, ref: ArtifactRef, parent: ArtifactRef) -> ExportedModel:
@@ -65,5 +78,5 @@ def write_run_report(session: Session, lifecycle: LifecycleRow) -> Path:
     records = {result.label: result.record for result in session.results}
     histories = {result.label: session.lineage.history(result.key) for result in session.results}
     path = report_path(session)
-    write_report(lifecycle, records, histories, path)
+    write_report(lifecycle, records, histories, path, samples(session))
     return path

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -27,8 +28,12 @@ def write_report(
     records: Mapping[str, StageRecord],
     histories: Mapping[str, Sequence[MetricPoint]],
     path: Path,
+    samples: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the page to `path`. `records` and `histories` are keyed by the run's name (`pretrain`, `evaluate_sft`)."""
+    """Write the page to `path`. `records` and `histories` are keyed by the run's name (`pretrain`, `evaluate_sft`).
+
+    `samples` is the release's table of sample answers.
+    """
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -40,7 +45,7 @@ def write_report(
         title=f"glmflow {lifecycle.recipe}, run {lifecycle.id}",
         subtitle=_subtitle(lifecycle),
         tiles=_tiles(records),
-        sections=sections(records, histories),
+        sections=sections(records, histories, samples),
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")

@@ -7,11 +7,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Any
 
 from flows.charts import Bar, Line, bar_chart, heat_map, line_chart, number
 from infra.artifacts import SHORT_DIGEST_CHARS
 from infra.lineage import MetricPoint, StageRecord
 
+MAX_CELL_CHARS = 300
 Records = Mapping[str, StageRecord]
 Histories = Mapping[str, Sequence[MetricPoint]]
 
@@ -60,11 +62,12 @@ class Section:
         return not (self.figures or self.tables or self.details)
 
 
-def sections(records: Records, histories: Histories) -> list[Section]:
+def sections(records: Records, histories: Histories, samples: Mapping[str, Any] | None = None) -> list[Section]:
     """Every section that has something to show, in reading order."""
     found = [
         _gates(records),
         _quality(records),
+        _samples(samples or {}),
         _quantization(records),
         _data(records),
         _pretraining(records, histories),
@@ -174,6 +177,17 @@ def _breakdown(models: Mapping[str, Mapping[str, float]], prefix: str, caption: 
         error_name = f"{prefix}{label}".replace(kind, "stderr") if kind else ""
         rows.append((label.replace("/", ", ").replace("_", " "), *_cells(models, prefix + label, error_name)))
     return Table(("", *models), rows, caption, (), _numbers(models))
+
+
+def _samples(samples: Mapping[str, Any]) -> Section:
+    rows = [tuple(_cut(str(cell)) for cell in row) for row in samples.get("data", ())]
+    tables = _tables(Table(tuple(samples.get("columns", ())), rows))
+    about = "What each model answers to the same held-out prompts; it always takes the likeliest token."
+    return Section("samples", "Sample answers", about, tables=tables)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_CELL_CHARS else f"{text[: MAX_CELL_CHARS - 3]}..."
 
 
 def _quantization(records: Records) -> Section:

@@ -2,24 +2,20 @@
 
 import json
 from collections.abc import Sequence
-from urllib.parse import quote
-
-import httpx
 
 from flows.headline import short_duration
 from flows.launch import StageResult
 from flows.summary import Summary, headline_text
-from infra.tracking import EXPERIMENT, LIFECYCLE_TAG
-
-REQUEST_TIMEOUT_S = 10.0
+from flows.tracker_pages import TrackerPages
 
 
-def markdown(summary: Summary, results: Sequence[StageResult], compare_url: str) -> str:
+def markdown(summary: Summary, results: Sequence[StageResult], tracker: TrackerPages) -> str:
     """The page of one run. Full references stand at its end, to be pasted into a stage's form."""
     lines = [
         f"# {summary.recipe}, run {summary.lifecycle}",
         f"{summary.status} in {short_duration(summary.wall_s)}, seed {summary.seed}",
-        f"[metrics of every stage in MLflow]({compare_url})" if compare_url else "",
+        _link("metrics of every stage in MLflow", tracker.lifecycle(summary.lifecycle)),
+        _link("stages side by side in MLflow", tracker.stages(summary.lifecycle)),
         f"report: `{summary.report}`" if summary.report else "",
         "",
         "| stage | time | main metric | artifact |",
@@ -36,19 +32,5 @@ def markdown(summary: Summary, results: Sequence[StageResult], compare_url: str)
     return "\n".join(lines)
 
 
-def compare_url(tracker_url: str, lifecycle_id: str) -> str:
-    """MLflow's page of one lifecycle's runs; "" when the tracker does not answer or knows no run of ours yet."""
-    try:
-        reply = httpx.get(
-            f"{tracker_url}/api/2.0/mlflow/experiments/get-by-name",
-            params={"experiment_name": EXPERIMENT},
-            timeout=REQUEST_TIMEOUT_S,
-            trust_env=False,
-        )
-    except httpx.HTTPError:
-        return ""
-    if not reply.is_success:
-        return ""
-    experiment_id = reply.json()["experiment"]["experiment_id"]
-    wanted = quote(f"tags.`{LIFECYCLE_TAG}` = '{lifecycle_id}'")
-    return f"{tracker_url}/#/experiments/{experiment_id}/runs?searchFilter={wanted}"
+def _link(text: str, url: str) -> str:
+    return f"\n[{text}]({url})" if url else ""

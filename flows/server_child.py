@@ -1,6 +1,7 @@
 """The process that serves a model: `python -m stages.serving`, for `glmflow serve` and `glmflow chat`."""
 
 import os
+import secrets
 import sys
 import time
 from pathlib import Path
@@ -15,9 +16,10 @@ READY_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 20.0
 
 
-def serving_command(model_dir: Path, host: str, port: int) -> list[str]:
-    """The command line of the server process."""
+def serving_command(model_dir: Path, host: str, port: int, *, is_without_key: bool = False) -> list[str]:
+    """The command line of the server process; the key is in its environment."""
     arguments = ["--model", str(model_dir), "--host", host, "--port", str(port)]
+    arguments += ["--without-key"] if is_without_key else []
     return [sys.executable, "-P", "-m", "stages.serving", *arguments]
 
 
@@ -27,14 +29,15 @@ def serving_environment(settings: Settings) -> dict[str, str]:
 
 
 class ServerChild:
-    """A server on a free port of this machine, for one chat."""
+    """A server on a free port of this machine, for one chat; `api_key` is known to nobody else."""
 
     def __init__(self, model_dir: Path, settings: Settings) -> None:
+        self.api_key = secrets.token_urlsafe()
         self.log_path = settings.root / "serving" / f"{os.getpid()}.log"
         self._child = ChildProcess(
             serving_command(model_dir, "127.0.0.1", 0),
             log_path=self.log_path,
-            environment=serving_environment(settings),
+            environment=serving_environment(settings) | {"GLMFLOW_API_KEY": self.api_key, "GLMFLOW_API_KEY_FILE": ""},
         )
         self._log = GrowingFile(self.log_path, skip_present=False)
 

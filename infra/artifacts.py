@@ -55,7 +55,7 @@ class ArtifactRef(BaseModel):
     """One artifact; subclasses fix `kind`, so a tokenizer cannot be passed where a corpus is asked for."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    kind: str
+    kind: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]  # it is a folder's name
     digest: Digest
     num_bytes: NonNegativeInt = Field(description="size of all files together, in bytes")
 

@@ -1,8 +1,10 @@
 """Journal operations as MLflow calls. Safe to repeat: a repeated operation finds what it made before."""
 
+import json
 from typing import Any
 
 from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, RunTag
+from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_ARTIFACTS
 
 from infra.journal import JournalReader, Operation
 from infra.registry import ModelRegistry, connect
@@ -37,6 +39,10 @@ class MlflowRuns:
         run_id = state.runs[operation["run"]]
         if kind == "metrics":
             self._log(run_id, operation["points"])
+        elif kind == "table":
+            self._client.log_text(run_id, json.dumps(operation["table"], ensure_ascii=False), operation["name"])
+            logged = [{"path": operation["name"], "type": "table"}]  # as log_table says it, which appends when repeated
+            self._set_tags(run_id, {MLFLOW_LOGGED_ARTIFACTS: json.dumps(logged)})
         elif kind == "close":
             self._set_tags(run_id, operation.get("tags", {}))
             self._client.set_terminated(run_id, operation["status"], operation.get("at_ms"))

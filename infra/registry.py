@@ -7,12 +7,14 @@ promotes it when it has beaten the champion.
 """
 
 import json
+import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from infra.artifacts import ArtifactRef
+from infra.credentials import client_environment
 from infra.database import closing_engine, exclusive
 from infra.errors import BadSpecError
 from infra.settings import Settings
@@ -171,6 +173,7 @@ def open_registry(settings: Settings) -> ModelRegistry:
     uri = settings.resolved_tracking_uri()
     if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).is_file():
         raise BadSpecError(f"registry: want a registered model, got none at {uri}; {_HOW_TO_REGISTER}")
+    os.environ.update(client_environment(settings))
     return ModelRegistry(connect(uri), "")
 
 

@@ -3,9 +3,10 @@
 import os
 import re
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from infra.errors import BadSpecError
@@ -25,7 +26,9 @@ OFFLINE_ENVIRONMENT = {
 }
 
 _DATABASE_URL = re.compile(r"postgres(ql)?://([^@/?#\s]+@)?(\[[0-9a-fA-F:]+\]|[^@/?#\s:\[\]]+)(:\d+)?(/[a-z0-9_]*)?")
-_SECRETS = ("database_url", "lineage_url", "tracking_uri")  # may hold a password
+
+
+SECRETS = ("auth", "api_key", "database_url", "lineage_url", "tracking_uri")  # settings that no message repeats
 
 
 class Settings(BaseSettings):
@@ -48,6 +51,16 @@ class Settings(BaseSettings):
     prefect_port: int = Field(default=4200, ge=1, le=65535, description="port of the platform's Prefect server")
     mlflow_port: int = Field(default=5000, ge=1, le=65535, description="port of the platform's MLflow server")
     worker_limit: int = Field(default=2, ge=1, description="runs that the platform's worker has at a time")
+
+    metrics_port: int = Field(default=9464, ge=1, le=65535, description="port of the platform's Prometheus metrics")
+    metrics_open: bool = Field(default=False, description="metrics are given without a key or password, too")
+    auth: SecretStr = Field(default=SecretStr(""), description="user:password of the platform; default: no password")
+    api_key: SecretStr = Field(default=SecretStr(""), description="what a client of a served model has to know")
+    api_key_file: str = Field(default="", description="file that holds the key instead")
+    max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="largest request that a served model reads")
+    log_format: Literal["plain", "json"] = Field(default="plain", description="json: one object a line")
+    memory_bytes: int = Field(default=0, ge=0, description="memory a stage may use; default: what the machine has")
+    guards: bool = Field(default=True, description="refuse a stage that does not fit into memory or onto the disk")
 
     @field_validator("home")
     @classmethod
@@ -72,6 +85,20 @@ class Settings(BaseSettings):
         if uri.startswith("http") and "@" in uri:  # pages link to it
             raise ValueError("want a server without credentials, and those in MLFLOW_TRACKING_USERNAME and _PASSWORD")
         return uri
+
+    @field_validator("auth")
+    @classmethod
+    def _is_user_and_password(cls, auth: SecretStr) -> SecretStr:
+        user, separator, password = auth.get_secret_value().partition(":")
+        if auth.get_secret_value() and not (separator and user and password):
+            raise ValueError("want user:password")
+        return auth
+
+    @property
+    def credentials(self) -> tuple[str, str] | None:
+        """User and password of the platform; None when it wants none."""
+        user, _, password = self.auth.get_secret_value().partition(":")
+        return (user, password) if password else None
 
     @property
     def root(self) -> Path:
@@ -141,7 +168,7 @@ def read_settings() -> Settings:
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         name = str(problem["loc"][0])
-        got = repr(str(problem["input"])[:60]) if name not in _SECRETS else "another, which is not shown"
+        got = repr(str(problem["input"])[:60]) if name not in SECRETS else "another, which is not shown"
         raise BadSpecError(f"GLMFLOW_{name.upper()}: {problem['msg']}, got {got}; set it anew") from error
 
 

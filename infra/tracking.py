@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from infra.credentials import client_environment
 from infra.journal import JournalReader, JournalWriter
 from infra.lineage import Lineage, MetricPoint
 from infra.process import ChildProcess, child_environment
@@ -85,6 +86,10 @@ class Tracker:
         if points:
             self._append("metrics", run, points=[[p.name, p.value, p.step] for p in points])
 
+    def log_table(self, run: str, name: str, table: Mapping[str, Any]) -> None:
+        """A table (`columns` and `data`) that the tracker shows, and compares between runs; `name` ends in .json."""
+        self._append("table", run, name=name, table=table)
+
     def close_run(self, run: str, status: RunStatus, tags: Mapping[str, str] | None = None) -> None:
         """The run is over."""
         self._append("close", run, status=status, tags=tags)
@@ -132,10 +137,27 @@ def mark_killed(lineage: Lineage, settings: Settings) -> None:
     Not covered: a run of another machine that uses the same database; it has no journal here.
     """
     for row in lineage.lifecycles():
-        journal = tracking_dir(settings) / f"{row.id}.jsonl"
-        is_lost = JournalReader(journal).is_abandoned() if journal.is_file() else not lineage.is_shared
-        if row.status == "running" and is_lost:
+        if row.status == "running" and is_lost(settings, row.id, is_shared=lineage.is_shared):
             lineage.save_lifecycle(row.id, status="killed")
+
+
+def is_lost(settings: Settings, lifecycle_id: str, *, is_shared: bool) -> bool:
+    """Whether the process of a run that has not ended is gone; with a shared database it may be another machine's."""
+    journal = tracking_dir(settings) / f"{lifecycle_id}.jsonl"
+    return JournalReader(journal).is_abandoned() if journal.is_file() else not is_shared
+
+
+def pending_operations(settings: Settings) -> int:
+    """How much the tracker has not been told yet, of all runs."""
+    journals = [path for path in tracking_dir(settings).glob("*.jsonl") if not path.stem.endswith(".rejected")]
+    return sum(map(_num_pending, journals))
+
+
+def _num_pending(path: Path) -> int:
+    try:
+        return JournalReader(path).num_pending()
+    except FileNotFoundError:  # it was delivered and removed just now
+        return 0
 
 
 def artifact_root(settings: Settings) -> str | None:
@@ -147,6 +169,7 @@ def artifact_root(settings: Settings) -> str | None:
 
 def _environment(settings: Settings) -> dict[str, str]:
     return child_environment(
+        **client_environment(settings),
         GLMFLOW_HOME=str(settings.root),
         GLMFLOW_TRACKING_URI=settings.resolved_tracking_uri(),
         MLFLOW_HTTP_REQUEST_MAX_RETRIES="1",

@@ -1,7 +1,8 @@
 """Measure one model on held-out data: base, SFT, PPO, INT8 and INT4 alike, with the same metric names.
 
 Artifact: `evaluation.json` holds every metric, which model it is of, and the digests of tokenizer and chat template
-(figures made with another template are not comparable); `items.json` holds each item's answer, verdict and reward.
+(figures made with another template are not comparable); `items.json` holds each item's answer, verdict and reward;
+`samples.json` the first few prompts of each task with their answers, where a benchmark asked for answers.
 Speed is a metric only: it never enters the artifact.
 """
 
@@ -19,6 +20,7 @@ from stages.benchmarks.perplexity import Perplexity
 from stages.benchmarks.reward import MeanReward
 from stages.contract import Headline, Stage, StageContext, StageModel
 from stages.evaluation_file import EvaluatedModel, EvaluationFile, write_evaluation
+from stages.samples import Samples, choose
 from stages.subject import Subject
 
 TOKENIZER_NAME, TEMPLATE_NAME = "tokenizer.json", "chat_template.jinja"
@@ -41,6 +43,7 @@ class EvaluateConfig(StageModel):
     )
     max_new_tokens: int = Field(default=20, ge=1, description="longest answer, tokens")
     batch_size: int = Field(default=64, ge=1, description="answers generated at once")
+    samples_per_task: int = Field(default=2, ge=0, description="answers kept to be read, of each task and language")
 
 
 class EvaluateInputs(StageModel):
@@ -70,7 +73,9 @@ def run(config: EvaluateConfig, inputs: EvaluateInputs, ctx: StageContext) -> Ev
         items |= found.items
         for name, value in found.metrics.items():
             ctx.log_metric(name, value)
+    samples: Samples = ()
     if subject.generation_s > 0:
+        samples = choose(subject.judged, config.samples_per_task)
         num_tokens = sum(one.num_tokens for one in subject.judged)
         ctx.log_metric("eval/tokens_per_s", num_tokens / subject.generation_s)
     about = EvaluationFile(
@@ -82,7 +87,7 @@ def run(config: EvaluateConfig, inputs: EvaluateInputs, ctx: StageContext) -> Ev
         metrics=metrics,
     )
     target = ctx.scratch / "evaluation"
-    write_evaluation(target, EvaluatedModel(about, items))
+    write_evaluation(target, EvaluatedModel(about, items, samples))
     return EvaluateOutputs(evaluation=ctx.store.put(target, Evaluation))
 
 

@@ -1,4 +1,5 @@
-"""An evaluation artifact on disk: `evaluation.json` (figures and what they are of) and `items.json` (each item's)."""
+"""An evaluation artifact on disk: `evaluation.json` (figures and what they are of), `items.json` (each item's) and
+`samples.json` (a few answers, to be read)."""
 
 import json
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from infra.errors import BadSpecError
+from stages.samples import SAMPLES, SAMPLES_NAME, Samples
 
 EVALUATION_NAME, ITEMS_NAME = "evaluation.json", "items.json"
 Items = Mapping[str, float | str]
@@ -32,6 +34,7 @@ class EvaluatedModel:
 
     about: EvaluationFile
     items: Mapping[str, Items]
+    samples: Samples = ()
 
     def metric(self, name: str) -> float:
         """One figure. Raises BadSpecError if the evaluation did not measure it."""
@@ -48,12 +51,15 @@ def write_evaluation(directory: Path, evaluated: EvaluatedModel) -> None:
     directory.mkdir(parents=True)
     write_json(directory / EVALUATION_NAME, evaluated.about.model_dump())
     write_json(directory / ITEMS_NAME, evaluated.items)
+    write_json(directory / SAMPLES_NAME, SAMPLES.dump_python(evaluated.samples, mode="json"))
 
 
 def read_evaluation(directory: Path) -> EvaluatedModel:
     """Read the artifact's files."""
     about = EvaluationFile.model_validate_json((directory / EVALUATION_NAME).read_bytes())
-    return EvaluatedModel(about, json.loads((directory / ITEMS_NAME).read_text(encoding="utf-8")))
+    items = json.loads((directory / ITEMS_NAME).read_text(encoding="utf-8"))
+    path = directory / SAMPLES_NAME  # not there in an evaluation from before samples were kept
+    return EvaluatedModel(about, items, SAMPLES.validate_json(path.read_bytes()) if path.is_file() else ())
 
 
 def write_json(path: Path, value: Any) -> None:

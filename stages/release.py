@@ -1,8 +1,8 @@
 """Judge a model against its gates and write its card. Registering it is the lifecycle's task, if the gates passed.
 
 Artifact: `README.md` (the model card), `gates.json` (every verdict with its reason in words), `metrics.json` (every
-figure of every model). A failed gate makes a release too, one that says `passed: false`. No dates and no times: the
-same inputs give the same bytes.
+figure of every model), `samples.json` (what each model says to the same prompts, as an MLflow table). A failed gate
+makes a release too, one that says `passed: false`. No dates and no times: the same inputs give the same bytes.
 """
 
 import json
@@ -32,6 +32,7 @@ from stages.gates.base import Gate
 from stages.gates.learning import LearningGates
 from stages.gates.quantization import QuantizationGates
 from stages.gates.size import SizeGates
+from stages.samples import SAMPLES_NAME, side_by_side
 
 CARD_NAME, GATES_NAME, METRICS_NAME = "README.md", "gates.json", "metrics.json"
 
@@ -91,6 +92,7 @@ def run(config: ReleaseConfig, inputs: ReleaseInputs, ctx: StageContext) -> Rele
     figures: dict[str, Any] = {name: model.about.metrics for name, model in models.items()}
     figures["reward_model"] = reward_model.model_dump()
     write_json(target / METRICS_NAME, figures)
+    write_json(target / SAMPLES_NAME, side_by_side({name: model.samples for name, model in models.items()}))
     (target / CARD_NAME).write_text(_card(inputs, ctx, models, gates), encoding="utf-8")
     _log(ctx, passed, gates, models)
     return ReleaseOutputs(release=ctx.store.put(target, Release))

@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from infra.credentials import api_key, is_loopback
+from infra.errors import BadSpecError
 from infra.process import die_with_parent
-from infra.server.protocol import ChatTurn, FinishReason, OnToken, Sampling
-from infra.settings import Settings, go_offline
+from infra.server.protocol import Access, ChatTurn, FinishReason, OnToken, Sampling
+from infra.settings import go_offline, read_settings
 from stages.__main__ import EXIT_BAD_SPEC, EXIT_DONE
 from stages.execution import limit_threads
 
@@ -42,8 +44,8 @@ class GlmEngine:
         self.stop_ids = frozenset(generation["eos_token_id"])
         self.model_id = model_id
         with (directory / WEIGHTS_NAME).open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        self.fingerprint = f"fp_{digest[:_FINGERPRINT_CHARS]}"
+            self.weights_sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        self.fingerprint = f"fp_{self.weights_sha256[:_FINGERPRINT_CHARS]}"
         self.vocab_size = int(self.model.config.vocab_size)
         self.max_context_tokens = int(self.model.config.max_position_embeddings)
         self.default_temperature = (
@@ -100,15 +102,31 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--host", default=DEFAULT_HOST, help="address to listen on")
     parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="0 takes a free one")
     parser.add_argument("--name", default="glmflow", help="the model's name in the API")
+    parser.add_argument("--without-key", action="store_true", help="let other machines in without GLMFLOW_API_KEY, too")
     args = parser.parse_args(argv)
     die_with_parent()
     go_offline()
-    settings = Settings()
+    try:
+        settings = read_settings()
+        access = Access(api_key(settings), settings.max_body_bytes, settings.metrics_open)
+        check_host(args.host, has_key=bool(access.key) or args.without_key)
+    except BadSpecError as error:
+        _complain(str(error))
+        return EXIT_BAD_SPEC
     limit_threads(settings.threads)
-    return run(args.model, args.host, args.port, args.name, settings.threads)
+    return run(args.model, args.host, args.port, args.name, settings.threads, access)
 
 
-def run(directory: Path, host: str, port: int, name: str, threads: int) -> int:
+def check_host(host: str, *, has_key: bool) -> None:
+    """Raise BadSpecError for an address that other machines reach, when nothing keeps them out."""
+    if not has_key and not is_loopback(host):
+        raise BadSpecError(
+            f"address {host}: want GLMFLOW_API_KEY or GLMFLOW_API_KEY_FILE set where other machines can reach it, got "
+            f"neither; set one, or say --without-key"
+        )
+
+
+def run(directory: Path, host: str, port: int, name: str, threads: int, access: Access) -> int:
     """Load the model and answer requests."""
     from infra.server.app import create_app
     from infra.server.process import bind, serve, url_of
@@ -128,7 +146,7 @@ def run(directory: Path, host: str, port: int, name: str, threads: int) -> int:
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             _complain(f"model {directory}: want a model directory, got {error}")
             return EXIT_BAD_SPEC
-        serve(create_app(engine), listener, lambda: _tell(_ready_lines(url_of(listener), name)))
+        serve(create_app(engine, access), listener, lambda: _tell(_ready_lines(url_of(listener), name)))
     return EXIT_DONE
 
 

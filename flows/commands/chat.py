@@ -14,7 +14,7 @@ def run(args: argparse.Namespace) -> int:
     """Load the model in a server process of its own, and chat until the input ends."""
     settings = read_settings()
     with closing(ServerChild(find_model(args.model, settings), settings)) as server:
-        chat_loop(server.url(), input, _write)
+        chat_loop(server.url(), input, _write, api_key=server.api_key)
     return 0
 
 

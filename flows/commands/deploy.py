@@ -5,7 +5,7 @@ import asyncio
 import os
 import sys
 
-from flows.prefect_api import platform_api_url, prefect_environment, use_api
+from flows.prefect_api import check_password, platform_api_url, prefect_environment, use_api
 from infra.errors import BadSpecError
 from infra.settings import go_offline, read_settings
 
@@ -19,6 +19,7 @@ def run(args: argparse.Namespace) -> int:
         raise BadSpecError(f"deploy: want a platform that runs on {settings.root}, got none; `glmflow up` starts it")
     os.environ.update(prefect_environment(settings))
     use_api(url)
+    check_password(url, settings)
     from flows.deploy import DEPLOY_FILE, deploy_file
 
     report = asyncio.run(deploy_file(args.file or DEPLOY_FILE, settings))

@@ -12,6 +12,6 @@ from infra.settings import read_settings
 def run(args: argparse.Namespace) -> int:
     """Become the server; returns only when that fails."""
     settings = read_settings()
-    command = serving_command(find_model(args.model, settings), args.host, args.port)
+    command = serving_command(find_model(args.model, settings), args.host, args.port, is_without_key=args.without_key)
     sys.stdout.flush()
     os.execve(command[0], command, serving_environment(settings))

@@ -1,4 +1,4 @@
-"""`glmflow up`: Prefect, MLflow and a worker on this machine, with the deployments of prefect.yaml."""
+"""`glmflow up`: Prefect, MLflow, metrics and a worker on this machine, with the deployments of prefect.yaml."""
 
 import argparse
 import asyncio
@@ -21,6 +21,7 @@ def run(args: argparse.Namespace) -> int:
         f"{said}; `glmflow status` shows it, `glmflow down` ends it",
         f"run and schedule:  {platform.api_url.removesuffix('/api')}/deployments",
         f"compare:           {platform.mlflow_url}",
+        f"Prometheus:        {platform.metrics_url}",
         f"logs:              {platform.settings.platform_dir}",
     ]
     sys.stdout.write("\n".join(lines) + "\n")

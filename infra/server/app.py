@@ -1,6 +1,7 @@
-"""The HTTP application: `/v1/chat/completions`, `/v1/completions`, `/v1/models`, `/health`.
+"""The HTTP application: `/v1/chat/completions`, `/v1/completions`, `/v1/models`, `/health`, `/metrics`.
 
-Not covered: keys, quotas and TLS; keep it on a trusted network or behind a proxy.
+With a key, everything but `/health` wants it (`/metrics` may be open too). Not covered: quotas and TLS; put a proxy in
+front where the network is not trusted.
 """
 
 import asyncio
@@ -14,25 +15,33 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException
 
+from infra.credentials import BearerKey, Guard
 from infra.server.errors import (
     ApiError,
     answer_api_error,
     answer_http_error,
     answer_unexpected,
     answer_validation_error,
+    error_response,
 )
-from infra.server.protocol import Sampling, TextEngine
+from infra.server.limits import BodyLimit
+from infra.server.metrics import CONTENT_TYPE, METRICS_PATH, CountedRequests, ServerMetrics
+from infra.server.protocol import Access, Sampling, TextEngine
 from infra.server.requests import ChatRequest, CompletionRequest, SamplingRequest
 from infra.server.responses import END_OF_STREAM, AnswerForm, ChatForm, CompletionForm, Head, sse, usage
 from infra.server.worker import MAX_WAITING, EngineWorker, Finish, Job, Piece
 
 DEFAULT_MAX_TOKENS = 256
+HEALTH_PATH = "/health"
 _DISCONNECT_POLL_S = 0.2
 
 
-def create_app(engine: TextEngine, max_waiting: int = MAX_WAITING) -> FastAPI:
+def create_app(engine: TextEngine, access: Access = Access(), max_waiting: int = MAX_WAITING) -> FastAPI:  # noqa: B008  frozen
     """The application around one engine; its thread lives as long as the application."""
-    worker = EngineWorker(engine, max_waiting)
+    metrics = ServerMetrics(engine)
+    worker = EngineWorker(engine, max_waiting, metrics)
+    metrics.watch("glmflow_requests_running", "requests that the engine works on", lambda: worker.num_running)
+    metrics.watch("glmflow_requests_waiting", "requests that wait for the engine", lambda: worker.num_waiting)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -41,21 +50,46 @@ def create_app(engine: TextEngine, max_waiting: int = MAX_WAITING) -> FastAPI:
         await asyncio.to_thread(worker.stop)
 
     # no documentation pages: they load their scripts from elsewhere
-    app = FastAPI(title="glmflow", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(title="glmflow", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_exception_handler(ApiError, answer_api_error)
     app.add_exception_handler(RequestValidationError, answer_validation_error)
     app.add_exception_handler(HTTPException, answer_http_error)
     app.add_exception_handler(Exception, answer_unexpected)
     _add_status_routes(app, worker)
     _add_completion_routes(app, worker)
+    _add_guards(app, access, metrics)
     return app
+
+
+def _add_guards(app: FastAPI, access: Access, metrics: ServerMetrics) -> None:
+    """From the inside out: what is added last sees a request first."""
+    app.add_middleware(BodyLimit, max_bytes=access.max_body_bytes)
+    if access.key:
+        open_paths = [HEALTH_PATH, *([METRICS_PATH] if access.has_open_metrics else [])]
+        app.add_middleware(Guard, credentials=BearerKey(access.key), open_paths=open_paths, refuse=_refuse)
+    app.add_middleware(CountedRequests, metrics=metrics)
+
+
+_refuse = error_response(
+    ApiError(
+        "key: want the header 'Authorization: Bearer KEY' with this server's key, got none or another; ask whoever "
+        "runs the server",
+        status=401,
+        code="invalid_api_key",
+    ),
+    {"WWW-Authenticate": "Bearer"},
+)
 
 
 def _add_status_routes(app: FastAPI, worker: EngineWorker) -> None:
     engine = worker.engine
     model = {"id": engine.model_id, "object": "model", "created": int(time.time()), "owned_by": "glmflow"}
 
-    @app.get("/health")
+    @app.get(METRICS_PATH)
+    async def metrics() -> Response:
+        return Response(worker.metrics.text(), media_type=CONTENT_TYPE)
+
+    @app.get(HEALTH_PATH)
     async def health() -> dict[str, Any]:
         return {
             "status": "ok",

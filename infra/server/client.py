@@ -15,9 +15,10 @@ _CONNECT_TIMEOUT_S = 5.0
 class ChatClient:
     """One server. Raises GlmflowError with the server's own words when it refuses."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, api_key: str = "") -> None:
         timeout = httpx.Timeout(None, connect=_CONNECT_TIMEOUT_S)  # a slow machine may think long about an answer
-        self._http = httpx.Client(base_url=url, timeout=timeout, trust_env=False)
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout, trust_env=False)
 
     def health(self) -> dict[str, Any]:
         """What is served."""

@@ -1,6 +1,6 @@
 """Errors in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import Request
@@ -55,8 +55,13 @@ def of_validation(error: RequestValidationError) -> ApiError:
 async def answer_api_error(_request: Request, error: Exception) -> JSONResponse:
     """Exception handler for ApiError."""
     assert isinstance(error, ApiError)
-    headers = {"Retry-After": "1"} if error.status == 503 else None
-    return JSONResponse(error.body, status_code=error.status, headers=headers)
+    return error_response(error)
+
+
+def error_response(error: ApiError, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """The answer that an error is."""
+    retry = {"Retry-After": "1"} if error.status == 503 else {}
+    return JSONResponse(error.body, status_code=error.status, headers={**retry, **(headers or {})})
 
 
 async def answer_validation_error(request: Request, error: Exception) -> JSONResponse:
@@ -74,4 +79,6 @@ async def answer_http_error(request: Request, error: Exception) -> JSONResponse:
     """Exception handler for unknown paths and methods."""
     assert isinstance(error, HTTPException)
     what = f"{request.method} {request.url.path}: {error.detail}; see GET /v1/models for a path that works"
+    if error.status_code == 400:  # FastAPI's, for JSON that its parser gives up on
+        what = "body: want a JSON object, got one that cannot be read; send it as UTF-8, and not nested so deeply"
     return await answer_api_error(request, ApiError(what, status=error.status_code))

@@ -4,9 +4,11 @@ import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Literal
 
 import uvicorn
-from fastapi import FastAPI
+
+from infra.credentials import App
 
 GRACE_S = 10
 
@@ -43,10 +45,15 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(app: FastAPI, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+def serve(app: App, listener: socket.socket, on_ready: Callable[[], None], *, has_lifespan: bool = True) -> None:
     """Answer requests until a signal asks to stop; returns then, or after GRACE_S seconds at most."""
+    lifespan: Literal["on", "off"] = "on" if has_lifespan else "off"
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_S, lifespan="on"
+        app,
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=GRACE_S,
+        lifespan=lifespan,
     )
     # uvicorn raises the signal again once it has stopped; it has been obeyed by then, so it ends nothing
     signal.signal(signal.SIGTERM, lambda _signal, _frame: None)

@@ -26,11 +26,21 @@ class Sampling:
     seed: int | None = None  # None = another one each time
 
 
+@dataclass(frozen=True)
+class Access:
+    """Who may ask, and how much at a time."""
+
+    key: str = ""  # "" = everybody
+    max_body_bytes: int = 8 * 2**20
+    has_open_metrics: bool = False  # without the key, too
+
+
 class TextEngine(Protocol):
     """One loaded model. `generate` is only ever called from one thread; the other methods from any."""
 
     model_id: str
     fingerprint: str  # changes when the weights change
+    weights_sha256: str
     vocab_size: int
     max_context_tokens: int
     default_temperature: float

@@ -4,11 +4,13 @@ import asyncio
 import logging
 import queue
 import threading
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from infra.server.errors import ApiError
+from infra.server.metrics import AnswerClock, ServerMetrics
 from infra.server.protocol import FinishReason, Sampling, TextEngine
 from infra.server.text_stream import TextStream
 
@@ -50,6 +52,7 @@ class Job:
     loop: asyncio.AbstractEventLoop
     events: asyncio.Queue[Piece | Finish | ApiError] = field(default_factory=asyncio.Queue)
     is_cancelled: threading.Event = field(default_factory=threading.Event)
+    asked_at_s: float = field(default_factory=time.monotonic)
 
     def post(self, event: Piece | Finish | ApiError) -> None:
         """Hand an event to the waiting coroutine; from the engine's thread."""
@@ -79,8 +82,11 @@ class Job:
 class EngineWorker:
     """The engine's thread and the queue in front of it."""
 
-    def __init__(self, engine: TextEngine, max_waiting: int = MAX_WAITING) -> None:
+    def __init__(
+        self, engine: TextEngine, max_waiting: int = MAX_WAITING, metrics: ServerMetrics | None = None
+    ) -> None:
         self.engine = engine
+        self.metrics = metrics or ServerMetrics(engine)
         self._waiting: queue.Queue[Job | None] = queue.Queue(max_waiting)
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._running: Job | None = None
@@ -139,12 +145,14 @@ class EngineWorker:
                 self._running = None
 
     def _answer(self, job: Job) -> Finish:
-        stream = TextStream(self.engine.decode, job.stop_strings)
+        stream, clock = TextStream(self.engine.decode, job.stop_strings), AnswerClock(self.metrics, job.asked_at_s)
+        self.metrics.prompt_tokens.inc(len(job.prompt_ids))
         num_tokens = 0
 
         def on_token(token_id: int, logprob: float) -> bool:
             nonlocal num_tokens
             num_tokens += 1
+            clock.token()
             job.post(Piece(stream.push(token_id), TokenLogprob(token_id, logprob)))
             return not (stream.is_stopped or job.is_cancelled.is_set())
 

@@ -21,6 +21,7 @@ from tests.support.topics import write_topics
 pytestmark = pytest.mark.slow
 CANCEL_LIMIT_S = 10.0
 LONG = {"train_tokens": 500_000}
+LINKS = ("metrics of every stage", "stages side by side")
 FIRST_CHECKPOINT = "work/pretrain/*/checkpoint/step-*"
 
 
@@ -175,6 +176,7 @@ def test_a_person_fills_in_the_form_is_refused_a_bad_value_and_follows_the_run_t
         submit(page)
         refusal = "field 'pretraining.train_tokens'. Failure reason: -5 is less than or equal to the minimum of 0"
         page.get_by_text(refusal).first.wait_for()
+        page.wait_for_timeout(1_000)  # it slides in
         keep(page, "1-refused")
         fill_number(page, "Train Tokens", "5000")
         submit(page)
@@ -187,12 +189,17 @@ def test_a_person_fills_in_the_form_is_refused_a_bad_value_and_follows_the_run_t
         keep(page, "2-completed")
         page.get_by_text("Artifacts", exact=True).first.click()
         page.locator("a[href*='artifacts/artifact']").first.click()
-        link = page.get_by_role("link", name="metrics of every stage in MLflow")
-        link.wait_for()
+        links = [page.get_by_role("link", name=f"{what} in MLflow") for what in LINKS]
+        links[-1].wait_for()
         keep(page, "3-page-of-the-run")
-        page.goto(link.get_attribute("href"))
+        runs, comparison = (link.get_attribute("href") for link in links)
+        page.goto(runs)
         page.get_by_text("4 matching runs").wait_for()
         keep(page, "4-mlflow")
+        page.goto(comparison)
+        page.get_by_text("Comparing 3 Runs").first.wait_for()
+        page.get_by_text("clean/docs_kept").first.scroll_into_view_if_needed()
+        keep(page, "5-stages-compared")
 
 
 def test_what_leaves_the_file_leaves_the_server(platform: PlatformClient, tmp_path: Path):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from stages.evaluation_file import EvaluatedModel, EvaluationFile, Items
 from stages.evidence import MODEL_NAMES, Evidence, RewardModelQuality
 from stages.release import ReleaseConfig
+from stages.samples import Sample
 
 NUM_ITEMS = 300
 ACCURACY = {"base": 0.0, "sft": 0.5, "ppo": 0.6, "int8": 0.6, "int4": 0.57}
@@ -39,7 +40,8 @@ def evaluated(name: str) -> EvaluatedModel:
         metrics=metrics,
     )
     answers = {item: "yes" if value else f"no {name}" for item, value in right.items()}
-    return EvaluatedModel(about, {"is_correct": right, "reward": reward, "answer": answers})
+    sample = Sample(id="i000", task="heading/en", prompt="What?", right_answer="yes", answer="yes", is_correct=True)
+    return EvaluatedModel(about, {"is_correct": right, "reward": reward, "answer": answers}, (sample,))
 
 
 def all_evaluated() -> dict[str, EvaluatedModel]:

@@ -36,30 +36,34 @@ def words(process: psutil.Process) -> list[str]:
 class PlatformClient:
     """`glmflow up` of a home, and its API."""
 
-    def __init__(self, home: Path, **settings: str) -> None:
+    def __init__(self, home: Path, credentials: tuple[str, str] | None = None, **settings: str) -> None:
         self.home = home
-        self.prefect_port, self.mlflow_port = free_port(), free_port()
+        self.credentials = credentials
+        self.prefect_port, self.mlflow_port, self.metrics_port = free_port(), free_port(), free_port()
         self.variables = {
             "GLMFLOW_PREFECT_PORT": str(self.prefect_port),
             "GLMFLOW_MLFLOW_PORT": str(self.mlflow_port),
+            "GLMFLOW_METRICS_PORT": str(self.metrics_port),
+            "GLMFLOW_AUTH": ":".join(credentials or ()),
             "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
             **settings,
         }
 
-    def command(self, *words: str) -> tuple[int, str, str]:
-        return glmflow(self.home, *words, **self.variables)
+    def command(self, *words: str, **variables: str) -> tuple[int, str, str]:
+        return glmflow(self.home, *words, **(self.variables | variables))
 
     def post(self, path: str, body: dict[str, Any]) -> httpx.Response:
         url = f"http://127.0.0.1:{self.prefect_port}/api{path}"
-        return httpx.post(url, json=body, timeout=60, trust_env=False)
+        return httpx.post(url, json=body, auth=self.credentials, timeout=60, trust_env=False)
 
     def get(self, path: str) -> Any:
         url = f"http://127.0.0.1:{self.prefect_port}/api{path}"
-        return httpx.get(url, timeout=60, trust_env=False).raise_for_status().json()
+        return httpx.get(url, auth=self.credentials, timeout=60, trust_env=False).raise_for_status().json()
 
     def mlflow(self, path: str, body: dict[str, Any]) -> Any:
         url = f"http://127.0.0.1:{self.mlflow_port}/api/2.0/mlflow{path}"
-        return httpx.post(url, json=body, timeout=60, trust_env=False).raise_for_status().json()
+        reply = httpx.post(url, json=body, auth=self.credentials, timeout=60, trust_env=False)
+        return reply.raise_for_status().json()
 
     def deployment(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.get(f"/deployments/name/{name}/{name}")

@@ -16,6 +16,7 @@ class ScriptedEngine:
 
     model_id = "scripted"
     fingerprint = "fp-0"
+    weights_sha256 = "0" * 64
     vocab_size = 258
     max_context_tokens = 400
     default_temperature = 1.0

@@ -48,3 +48,11 @@ def test_ctrl_c_stops_the_answer_and_not_the_chat():
     with scripted_server("abc", is_endless=True) as (_process, url):
         chat_loop(url, reader(["hi", "/quit"]), write, temperature=0)
     assert "".join(said[1:]) == "abca (stopped)\n"
+
+
+def test_the_key_is_shown_and_a_wrong_one_is_told():
+    with scripted_server("yes", key="k") as (_process, url):
+        said: list[str] = []
+        chat_loop(url, reader(["hello", "/quit"]), said.append, api_key="k")
+        chat_loop(url, reader(["hello", "/quit"]), said.append, api_key="other")
+    assert "yes\n" in "".join(said) and "this server's key, got none or another" in "".join(said)

@@ -68,6 +68,12 @@ def test_what_is_not_understood_says_what_would_be(settings: Settings, text: str
         find_artifact(text, settings)
 
 
+@pytest.mark.parametrize("text", ["../../etc", "../../etc/passwd", "/etc", "model:../..", "..:abcd", "model:*", "****"])
+def test_a_name_leads_to_no_other_file(settings: Settings, model: Model, text: str):
+    with pytest.raises(BadSpecError, match=r"want (champion, candidate, previous, or|a Hugging Face model)"):
+        find_model(text, settings)
+
+
 def test_two_artifacts_with_one_prefix_are_told_apart_by_kind(settings: Settings, model: Model):
     with pytest.raises(BadSpecError, match="want one artifact, got 2"):
         find_artifact(model.digest[:8], settings)

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from flows import platform
-from flows.platform import PLATFORM_SERVER, TRACKER, WORKER, Platform, listen
+from flows.platform import METRICS, PLATFORM_SERVER, TRACKER, WORKER, Platform, listen
 from flows.prefect_api import platform_api_url
 from infra.errors import BadSpecError, RetryableError
 from infra.settings import Settings
@@ -31,13 +32,15 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setattr(platform, "server_command", lambda *_: [*SLEEP])
     monkeypatch.setattr(platform, "_MLFLOW_COMMAND", SLEEP)
     monkeypatch.setattr(platform, "_WORKER_COMMAND", SLEEP)
+    monkeypatch.setattr(platform, "_METRICS_COMMAND", SLEEP)
     monkeypatch.setattr(platform, "POLL_S", 0.01)
-    return Settings(home=tmp_path, prefect_port=free_port(), mlflow_port=free_port())
+    return Settings(home=tmp_path, prefect_port=free_port(), mlflow_port=free_port(), metrics_port=free_port())
 
 
 @pytest.fixture
 def ready(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Platform]:
     monkeypatch.setattr(Platform, "_is_ready", lambda _self, _name: True)
+    monkeypatch.setattr(platform, "check_password", lambda _url, _settings: None)
     found = Platform(settings)
     yield found
     found.down()
@@ -45,18 +48,18 @@ def ready(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Platf
 
 def test_up_starts_everything_once_and_down_ends_it_once(ready: Platform):
     prepared: list[str] = []
-    assert ready.up(lambda: prepared.append(ready.api_url)) == [PLATFORM_SERVER, TRACKER, WORKER]
+    assert ready.up(lambda: prepared.append(ready.api_url)) == [PLATFORM_SERVER, METRICS, TRACKER, WORKER]
     pids = [service.pid for service in ready.status()]
     assert ready.up(lambda: None) == [] and [service.pid for service in ready.status()] == pids
     assert prepared == [f"http://127.0.0.1:{ready.settings.prefect_port}/api"]
-    assert ready.down() == [WORKER, TRACKER, PLATFORM_SERVER] and ready.down() == []
-    assert [service.state for service in ready.status()] == ["down"] * 3
+    assert ready.down() == [WORKER, METRICS, TRACKER, PLATFORM_SERVER] and ready.down() == []
+    assert [service.state for service in ready.status()] == ["down"] * 4
 
 
 def test_up_starts_only_what_is_missing(ready: Platform):
     ready.up(lambda: None)
     ready._daemons[WORKER].stop(1.0)
-    assert [service.state for service in ready.status()] == ["running", "running", "down"]
+    assert [service.state for service in ready.status()] == ["running"] * 3 + ["down"]
     assert ready.up(lambda: None) == [WORKER]
 
 
@@ -68,7 +71,12 @@ def test_runs_of_this_home_find_the_platform(ready: Platform, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("variable", "field"), [("GLMFLOW_PREFECT_PORT", "prefect_port"), ("GLMFLOW_MLFLOW_PORT", "mlflow_port")]
+    ("variable", "field"),
+    [
+        ("GLMFLOW_PREFECT_PORT", "prefect_port"),
+        ("GLMFLOW_MLFLOW_PORT", "mlflow_port"),
+        ("GLMFLOW_METRICS_PORT", "metrics_port"),
+    ],
 )
 def test_a_port_that_is_taken_names_its_setting_and_nothing_is_started(ready: Platform, variable: str, field: str):
     port = getattr(ready.settings, field)
@@ -79,7 +87,7 @@ def test_a_port_that_is_taken_names_its_setting_and_nothing_is_started(ready: Pl
         ),
     ):
         ready.up(lambda: None)
-    assert [service.state for service in ready.status()] == ["down"] * 3
+    assert [service.state for service in ready.status()] == ["down"] * 4
 
 
 @pytest.mark.parametrize("field", ["tracking_uri", "lineage_url"])
@@ -133,8 +141,8 @@ def test_a_tracker_that_is_a_server_somewhere_is_used_and_not_started(ready: Pla
     settings = ready.settings.model_copy(update={"tracking_uri": "http://127.0.0.1:9"})
     monkeypatch.setattr(platform, "answers", lambda url: url != "http://127.0.0.1:9/health")
     found = Platform(settings)
-    assert found.up(lambda: None) == [PLATFORM_SERVER, WORKER] and found.mlflow_url == "http://127.0.0.1:9"
-    assert [service.state for service in found.status()] == ["running", "down", "running"]
+    assert found.up(lambda: None) == [PLATFORM_SERVER, METRICS, WORKER] and found.mlflow_url == "http://127.0.0.1:9"
+    assert [service.state for service in found.status()] == ["running", "down", "running", "running"]
 
 
 def test_every_service_finds_this_home_and_no_address_is_on_a_command_line(ready: Platform):
@@ -146,3 +154,20 @@ def test_every_service_finds_this_home_and_no_address_is_on_a_command_line(ready
             assert time.monotonic() < until
         assert f"GLMFLOW_HOME={ready.settings.root}\0".encode() in environment
         assert b"sqlite" not in (process / "cmdline").read_bytes()
+
+
+def test_with_a_password_servers_ask_for_it_clients_have_it_and_no_command_line_shows_it(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(Platform, "_is_ready", lambda _self, _name: True)
+    monkeypatch.setattr(platform, "check_password", lambda _url, _settings: None)
+    found = Platform(settings.model_copy(update={"auth": SecretStr("ada:pass:word")}))
+    found.up(lambda: None)
+    for service in found.status():
+        process = Path("/proc") / str(service.pid)
+        environment = (process / "environ").read_bytes().split(b"\0")
+        assert b"PREFECT_API_AUTH_STRING=ada:pass:word" in environment
+        assert (b"PREFECT_SERVER_API_AUTH_STRING=ada:pass:word" in environment) is (service.name == PLATFORM_SERVER)
+        words = (process / "cmdline").read_bytes()
+        assert b"pass:word" not in words and (b"--app-name\0glmflow" in words) is (service.name == TRACKER)
+    found.down()

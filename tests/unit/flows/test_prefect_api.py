@@ -7,11 +7,12 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from pydantic import SecretStr
 
 from flows import prefect_api
 from flows.prefect_api import PrefectApi
 from flows.stop import StopSwitch
-from infra.errors import RetryableError, StopRequestedError
+from infra.errors import BadSpecError, RetryableError, StopRequestedError
 from infra.settings import Settings
 
 
@@ -22,6 +23,13 @@ class Health(BaseHTTPRequestHandler):
 
     def log_message(self, *_args: object) -> None:
         return
+
+
+class Locked(Health):
+    def do_GET(self) -> None:
+        is_open = self.path == "/api/health" or self.headers["Authorization"] == "Basic YWRhOnBhc3N3b3Jk"
+        self.send_response(200 if is_open else 401)
+        self.end_headers()
 
 
 @pytest.fixture
@@ -40,6 +48,18 @@ def test_a_given_server_is_used_and_stays(settings: Settings):
         api.wait_ready(StopSwitch(), timeout_s=10)
         server.shutdown()
     assert not api.log_path.exists()
+
+
+@pytest.mark.parametrize(("auth", "got"), [("", "none"), ("ada:wrong", "another")])
+def test_a_server_that_wants_another_password_is_said_by_the_setting(settings: Settings, auth: str, got: str):
+    with HTTPServer(("127.0.0.1", 0), Locked) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{server.server_port}/api"
+        wrong, right = (settings.model_copy(update={"auth": SecretStr(a)}) for a in (auth, "ada:password"))
+        PrefectApi(right).wait_ready(StopSwitch(), timeout_s=10)
+        with pytest.raises(BadSpecError, match=rf"GLMFLOW_AUTH: want the user:password .*, got {got}; set it"):
+            PrefectApi(wrong).wait_ready(StopSwitch(), timeout_s=10)
+        server.shutdown()
 
 
 def test_a_given_server_that_does_not_answer_is_said(settings: Settings):

@@ -1,5 +1,6 @@
 """A release is registered by its verdict, with every model it delivers."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,8 +8,11 @@ import pytest
 from flows.launch import StageResult
 from flows.publish import failed_gates, gates_passed, register_release, write_run_report
 from flows.session import Session
+from infra.artifacts import Release
 from infra.lineage import LifecycleRow
 from infra.settings import Settings
+from infra.stores.local import LocalStore
+from stages.contract import json_of
 from tests.support.lifecycle_records import histories, lifecycle, record, records
 
 
@@ -24,29 +28,46 @@ RELEASE_INPUTS = {
 }
 
 
+SAMPLES = {"columns": ["prompt", "sft"], "data": [["1 + 1?", "2 <right>"]]}
+
+
 class Tracker:
     registered: tuple[list, dict] | None = None
+    table: tuple[str, str, dict] | None = None
 
     def register(self, run: str, models, **verdict) -> None:
         self.registered = (models, {"run": run, **verdict})
+
+    def log_table(self, run: str, name: str, table) -> None:
+        self.table = (run, name, table)
 
 
 def session_of(results: list[StageResult], home: Path) -> Session:
     session = object.__new__(Session)
     session.results, session.tracker, session.tracking_run = results, Tracker(), "life"  # type: ignore[assignment]
     session.settings, session.lifecycle_id = Settings(home=home), "run-1"
+    session.store = LocalStore(home / "store")
     return session
 
 
-def release_result(passed: float) -> StageResult:
-    item = record("release", "release", {"release/passed": passed}).model_copy(update={"inputs": RELEASE_INPUTS})
+def put_release(home: Path) -> dict[str, object]:
+    folder = home / "release"
+    folder.mkdir(parents=True)
+    (folder / "samples.json").write_text(json.dumps(SAMPLES))
+    return {"release": json_of(LocalStore(home / "store").put(folder, Release))}
+
+
+def release_result(passed: float, home: Path) -> StageResult:
+    links = {"inputs": RELEASE_INPUTS, "outputs": put_release(home)}
+    item = record("release", "release", {"release/passed": passed}).model_copy(update=links)
     return StageResult("release", "release", "k", False, 1, 1, item)
 
 
 @pytest.mark.parametrize("passed", [0.0, 1.0])
 def test_every_delivered_model_is_registered_and_the_gates_decide_about_the_champion(tmp_path: Path, passed: float):
-    session = session_of([release_result(passed)], tmp_path)
+    session = session_of([release_result(passed, tmp_path)], tmp_path)
     register_release(session, promotes=passed == 1)
+    assert session.tracker.table == ("life", "samples.json", SAMPLES)
     models, verdict = session.tracker.registered
     assert [(m.name, m.digest[0], m.params["bits"]) for m in models] == [
         ("model", "a", "32"), ("int8", "b", "8"), ("int4", "c", "4"),
@@ -79,9 +100,13 @@ class Lineage:
 
 @pytest.mark.parametrize("num_finished", [1, 99])
 def test_the_report_is_written_for_whole_and_for_broken_off_runs(tmp_path: Path, num_finished: int):
-    results = [StageResult(label, r.stage, label, False, 1, 1, r) for label, r in records().items()][:num_finished]
+    found = records()
+    found["release"] = found["release"].model_copy(update={"outputs": put_release(tmp_path)})
+    results = [StageResult(label, r.stage, label, False, 1, 1, r) for label, r in found.items()][:num_finished]
     session = session_of(results, tmp_path)
     session.lineage = Lineage()  # type: ignore[assignment]
     row: LifecycleRow = lifecycle()
     path = write_run_report(session, row)
-    assert path == tmp_path / "reports/run-1/report.html" and "</html>" in path.read_text()
+    text = path.read_text()
+    assert path == tmp_path / "reports/run-1/report.html" and "</html>" in text
+    assert ("2 &lt;right&gt;" in text) is (num_finished == 99)

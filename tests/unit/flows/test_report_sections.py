@@ -13,6 +13,14 @@ def test_a_finished_lifecycle_fills_every_section():
     assert anchors == ["gates", "quality", "quantization", "data", "pretraining", "alignment", "cost", "provenance"]
 
 
+def test_answers_to_the_same_prompt_stand_in_one_row_and_long_ones_are_cut():
+    table = {"columns": ["prompt", "base", "sft"], "data": [["1 + 1?", "x" * 400, "2"]]}
+    shown = by_anchor(sections({}, {}, table))["samples"].tables[0]
+    assert shown.header == ("prompt", "base", "sft")
+    ((prompt, base, sft),) = shown.rows
+    assert (prompt, sft) == ("1 + 1?", "2") and len(base) == 300 and base.endswith("x...")
+
+
 def test_a_lifecycle_without_records_has_no_section():
     assert sections({}, {}) == []
 

@@ -13,7 +13,7 @@ from tests.support.launched_stage import is_alive
 
 
 def serve_with(code: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ServerChild:
-    monkeypatch.setattr(server_child, "serving_command", lambda *_: [sys.executable, "-c", code])
+    monkeypatch.setattr(server_child, "serving_command", lambda *_, **__: [sys.executable, "-c", code])
     return ServerChild(tmp_path, Settings(home=tmp_path))
 
 
@@ -36,4 +36,5 @@ def test_a_server_that_gives_up_says_why(monkeypatch, tmp_path: Path):
 def test_the_command_and_its_environment(tmp_path: Path):
     command = serving_command(tmp_path, "0.0.0.0", 0)
     assert command[1:4] == ["-P", "-m", "stages.serving"] and command[-4:] == ["--host", "0.0.0.0", "--port", "0"]
+    assert serving_command(tmp_path, "0.0.0.0", 0, is_without_key=True)[-1] == "--without-key"
     assert serving_environment(Settings(home=tmp_path, threads=3))["GLMFLOW_THREADS"] == "3"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from infra.artifacts import Model, Tokenizer, list_files
+from infra.artifacts import ArtifactRef, Model, Tokenizer, list_files
 
 DIGEST = "ab" * 32
 
@@ -19,6 +19,12 @@ def test_a_reference_of_one_kind_is_refused_where_another_is_wanted():
 def test_a_digest_is_64_lower_case_hex_digits(digest: str):
     with pytest.raises(ValidationError, match="digest"):
         Model(digest=digest, num_bytes=1)
+
+
+@pytest.mark.parametrize("kind", ["", "..", "../x", "a/b", "/etc", "Model", "a\0", "model\n", "a b"])
+def test_a_kind_is_a_plain_name_that_leads_nowhere_else(kind: str):
+    with pytest.raises(ValidationError, match="kind"):
+        ArtifactRef(kind=kind, digest=DIGEST, num_bytes=1)
 
 
 def test_files_are_listed_in_path_order_whatever_order_they_were_written_in(tmp_path: Path):

@@ -21,6 +21,7 @@ OPERATIONS = (
         "op": "register", "run": "life", "released": "b" * 64, "is_approved": True,
         "models": [{"name": "model", "kind": "model", "digest": "b" * 64, "num_bytes": 9, "params": {"bits": "32"}}],
     },
+    {"op": "table", "run": "life", "name": "samples.json", "table": {"columns": ["a", "b"], "data": [["1", "2"]]}},
     {"op": "close", "run": "life", "status": "FAILED", "at_ms": 5_000},
 )  # fmt: skip
 
@@ -48,4 +49,6 @@ def test_parent_child_params_metrics_inputs_files_and_end_arrive_once_though_del
     assert [f.path for f in client.list_artifacts(child.info.run_id)] == ["config.json"]
     assert (child.info.status, child.info.start_time, child.info.end_time) == ("FINISHED", 2_000, 4_000)
     assert parent.info.status == "FAILED"
+    table = client.load_table(experiment.experiment_id, "samples.json", [parent.info.run_id])
+    assert table.to_dict("records") == [{"a": 1, "b": 2}]
     assert resolve("champion", Settings(home=tmp_path, tracking_uri=tracking_uri)).digest == "b" * 64

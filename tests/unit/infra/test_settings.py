@@ -91,3 +91,17 @@ def test_going_offline_keeps_what_the_user_set(monkeypatch: pytest.MonkeyPatch):
 
     assert os.environ["HF_HUB_OFFLINE"] == "0"
     assert os.environ["DO_NOT_TRACK"] == "true"
+
+
+@pytest.mark.parametrize("value", ["password-alone", ":password-alone", "user:"])
+def test_a_password_is_never_repeated(monkeypatch: pytest.MonkeyPatch, value: str):
+    monkeypatch.setenv("GLMFLOW_AUTH", value)
+    with pytest.raises(
+        BadSpecError, match=r"^GLMFLOW_AUTH: .*want user:password, got another; set it anew$"
+    ) as refused:
+        read_settings()
+    text = "".join(traceback.format_exception(refused.value))
+    assert "password-alone" not in text
+    monkeypatch.setenv("GLMFLOW_AUTH", "user:password-alone:x")
+    assert read_settings().credentials == ("user", "password-alone:x") and Settings(auth="").credentials is None
+    assert "password-alone" not in repr(read_settings())

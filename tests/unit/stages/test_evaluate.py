@@ -47,7 +47,10 @@ def test_the_same_model_gives_the_same_bytes_and_speed_stays_outside(tmp_path: P
     template = (first.store.get(given.model) / "chat_template.jinja").read_bytes()
     assert about["template_sha256"] == hashlib.sha256(template).hexdigest()
     assert about["model"] == given.model.digest
-    assert set(json.loads((directory / "items.json").read_text())) == {"is_correct", "answer", "reward"}
+    assert set(items := json.loads((directory / "items.json").read_text())) == {"is_correct", "answer", "reward"}
+    samples = json.loads((directory / "samples.json").read_text())
+    assert [s["task"] for s in samples] == ["arithmetic/zh"] * 2 + ["heading/en"] * 2
+    assert all(items["answer"][s["id"]] == s["answer"] for s in samples)
 
 
 def test_a_quantized_model_is_measured_under_the_same_names(tmp_path: Path):

@@ -76,6 +76,10 @@ def test_a_model_that_passes_is_released_with_its_card_and_every_figure(tmp_path
     assert (gates["passed"], gates["reasons"]) == (True, [])
     figures = json.loads((directory / "metrics.json").read_text())
     assert set(figures) == {*MODEL_NAMES, "reward_model"}
+    table = json.loads((directory / "samples.json").read_text())
+    assert table["columns"][3:] == list(MODEL_NAMES) and table["data"] == [
+        ["heading/en", "What?", "yes", *("yes (right)" for _ in MODEL_NAMES)]
+    ]
     card = (directory / "README.md").read_text()
     assert given.model.digest[:12] in card
     assert "| MIT | 3 |" in card

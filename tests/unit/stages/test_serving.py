@@ -90,3 +90,15 @@ def test_a_taken_port_and_a_directory_without_a_model_are_told_in_one_sentence(
     assert f"address 127.0.0.1:{port}: want a free one, got" in capsys.readouterr().err
     assert main(["--model", str(tmp_path), "--port", "0"]) == 2
     assert f"model {tmp_path}: want a model directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_other_machines_are_let_in_with_a_key_or_when_that_was_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, host: str
+):
+    asked = ["--model", str(tmp_path), "--host", host, "--port", "0"]
+    assert main(asked) == 2
+    assert f"address {host}: want GLMFLOW_API_KEY or GLMFLOW_API_KEY_FILE set" in capsys.readouterr().err
+    assert main([*asked, "--without-key"]) == 2 and "want a model directory" in capsys.readouterr().err
+    monkeypatch.setenv("GLMFLOW_API_KEY", "k")
+    assert main(asked) == 2 and "want a model directory" in capsys.readouterr().err
