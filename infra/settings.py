@@ -168,8 +168,9 @@ def read_settings() -> Settings:
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         name = str(problem["loc"][0])
+        wanted = problem["msg"].removeprefix("Value error, ")
         got = repr(str(problem["input"])[:60]) if name not in SECRETS else "another, which is not shown"
-        raise BadSpecError(f"GLMFLOW_{name.upper()}: {problem['msg']}, got {got}; set it anew") from error
+        raise BadSpecError(f"GLMFLOW_{name.upper()}: {wanted}, got {got}; set it anew") from error
 
 
 def go_offline() -> None:

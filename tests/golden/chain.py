@@ -47,7 +47,8 @@ def run_chain(home: Path) -> dict[str, dict[str, Any]]:
     for name in STAGES:
         stage = load_stage(name)
         config: StageModel = stage.config.model_validate(CONFIGS.get(name, {}))
-        inputs = stage.inputs.model_validate({field: made[field].model_dump() for field in stage.inputs.model_fields})
+        given = made.keys() & stage.inputs.model_fields.keys()  # an optional input is left out
+        inputs = stage.inputs.model_validate({field: made[field].model_dump() for field in given})
         outputs = execute(stage, config, inputs, seed=0, settings=settings)
         made |= {field: getattr(outputs, field) for field in stage.outputs.model_fields}
         key = StageKey.of(stage, config, inputs, 0, settings.threads).key

@@ -97,7 +97,7 @@ def test_going_offline_keeps_what_the_user_set(monkeypatch: pytest.MonkeyPatch):
 def test_a_password_is_never_repeated(monkeypatch: pytest.MonkeyPatch, value: str):
     monkeypatch.setenv("GLMFLOW_AUTH", value)
     with pytest.raises(
-        BadSpecError, match=r"^GLMFLOW_AUTH: .*want user:password, got another; set it anew$"
+        BadSpecError, match=r"^GLMFLOW_AUTH: .*want user:password, got another, which is not shown; set it anew$"
     ) as refused:
         read_settings()
     text = "".join(traceback.format_exception(refused.value))

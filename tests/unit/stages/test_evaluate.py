@@ -47,7 +47,8 @@ def test_the_same_model_gives_the_same_bytes_and_speed_stays_outside(tmp_path: P
     template = (first.store.get(given.model) / "chat_template.jinja").read_bytes()
     assert about["template_sha256"] == hashlib.sha256(template).hexdigest()
     assert about["model"] == given.model.digest
-    assert set(items := json.loads((directory / "items.json").read_text())) == {"is_correct", "answer", "reward"}
+    items = json.loads((directory / "items.json").read_text())
+    assert set(items) == {"document_bits", "is_correct", "answer", "reward"}
     samples = json.loads((directory / "samples.json").read_text())
     assert [s["task"] for s in samples] == ["arithmetic/zh"] * 2 + ["heading/en"] * 2
     assert all(items["answer"][s["id"]] == s["answer"] for s in samples)
