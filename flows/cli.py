@@ -41,6 +41,14 @@ def build_parser() -> argparse.ArgumentParser:
     serve.add_argument("--without-key", action="store_true", help="let other machines in without GLMFLOW_API_KEY, too")
     chat = commands.add_parser("chat", help="talk to a model in the terminal")
     chat.add_argument("model", metavar="MODEL", help=_MODEL_HELP)
+    bundle = commands.add_parser("bundle", help="one archive that installs and serves with the network off")
+    bundle.add_argument("models", nargs="*", metavar="MODEL", help=_MODEL_HELP)
+    bundle.add_argument("--output", type=Path, default=Path("glmflow-bundle.tar"), metavar="FILE")
+    bundle.add_argument("--wheels", type=Path, metavar="FOLDER", help="wheels made before; default: made now")
+    bundle.add_argument(
+        "--image", type=Path, action="append", default=[], metavar="FILE",
+        help="a container image as `docker save` writes it; may be repeated",
+    )  # fmt: skip
     schema = commands.add_parser("schema", help="every config field of a stage: meaning, range, default")
     schema.add_argument("stage", metavar="STAGE")
     schema.add_argument("--json", action="store_true", help="the JSON schema of config and inputs")

@@ -14,7 +14,7 @@ from infra.errors import BadSpecError, RetryableError, StageFailedError, StopReq
 ROOT = Path(__file__).parents[3]
 COMMANDS = (
     "run", "retrain", "stage", "explain", "runs", "compare", "promote", "rollback", "serve", "chat", "schema", "doctor",
-    "up", "down", "status", "deploy",
+    "up", "down", "status", "deploy", "bundle",
 )  # fmt: skip
 
 
