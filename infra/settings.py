@@ -3,7 +3,6 @@
 import os
 import re
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, ValidationError, field_validator
@@ -58,9 +57,6 @@ class Settings(BaseSettings):
     api_key: SecretStr = Field(default=SecretStr(""), description="what a client of a served model has to know")
     api_key_file: str = Field(default="", description="file that holds the key instead")
     max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="largest request that a served model reads")
-    log_format: Literal["plain", "json"] = Field(default="plain", description="json: one object a line")
-    memory_bytes: int = Field(default=0, ge=0, description="memory a stage may use; default: what the machine has")
-    guards: bool = Field(default=True, description="refuse a stage that does not fit into memory or onto the disk")
 
     @field_validator("home")
     @classmethod
