@@ -62,10 +62,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _seed(text: str) -> int:
-    seed = int(text)
-    if not 0 <= seed < 2**31:
-        raise ValueError("want 0 to 2147483647")
-    return seed
+    if not (text.isascii() and text.isdigit() and int(text) < 2**31):
+        raise argparse.ArgumentTypeError(f"want a whole number from 0 to {2**31 - 1}, got {text!r}")
+    return int(text)
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:

@@ -107,7 +107,7 @@ def run(config: IngestConfig, inputs: IngestInputs, ctx: StageContext) -> Ingest
 
 
 def _take(files: list[tuple[Source, SourceFile]], config: IngestConfig, ctx: StageContext) -> _Taken:
-    from stages.readers import WHAT_TO_DO, UnreadableError, read_file
+    from stages.readers import WHAT_TO_DO, UnreadableError
 
     taken = _Taken(config.max_domain_bytes)
     reviews: list[Document] = []
@@ -119,7 +119,7 @@ def _take(files: list[tuple[Source, SourceFile]], config: IngestConfig, ctx: Sta
         path = Path(source.root) / file.path
         _check_unchanged(path, source, file)
         try:
-            documents = list(_documents(source, file, read_file(path, file.reader, file.path)))
+            documents = _read(path, source, file)
         except UnreadableError as error:
             ctx.log(f"warning: {path}: skipped, {error}; {WHAT_TO_DO[str(error)]}")
             taken.files_skipped[str(error)] += 1
@@ -152,6 +152,16 @@ def _check_unchanged(path: Path, source: Source, file: SourceFile) -> None:
         return
     cure = f"install {source.name} again" if source.kind == "installed" else "run again"
     raise RetryableError(f"{path}: want the file that was scanned, got a changed or missing one; {cure}")
+
+
+def _read(path: Path, source: Source, file: SourceFile) -> list[Document]:
+    """The documents of one file. Raises UnreadableError, also for a file of the user's that holds none."""
+    from stages.readers import UnreadableError, read_file
+
+    documents = list(_documents(source, file, read_file(path, file.reader, file.path)))
+    if not documents and _domains_of(file) == ("user",):
+        raise UnreadableError("no_documents")
+    return documents
 
 
 def _documents(source: Source, file: SourceFile, passages: Iterator[Passage]) -> Iterator[Document]:

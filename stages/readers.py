@@ -34,6 +34,7 @@ _UNDERLINE = re.compile(r"^([=\-~^#*+\"'`.:_])\1{2,}\s*$")
 
 WHAT_TO_DO = {
     "empty_file": "remove it",
+    "no_documents": "give it rows with a text, or remove it",
     "binary_file": "save its text as UTF-8, or remove it",
     "not_utf8": "save it as UTF-8, or remove it",
     "cannot_be_decompressed": "copy the archive again, or remove it",

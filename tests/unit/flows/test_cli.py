@@ -72,6 +72,14 @@ def test_every_command_is_a_file_and_every_file_a_command():
     assert all(f"\n    {name} " in text for name in COMMANDS)
 
 
+@pytest.mark.parametrize("seed", ["-1", "x", "1.5", str(2**31)])
+def test_a_seed_out_of_range_is_refused_with_what_was_wanted(seed: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as refused:
+        cli.build_parser().parse_args(["run", "--seed", seed])
+    assert refused.value.code == 2
+    assert f"want a whole number from 0 to 2147483647, got '{seed}'" in capsys.readouterr().err
+
+
 def test_run_takes_its_options_as_documented():
     line = ["run", "tiny", "--input", "a", "--input", "b", "--set", "pack.heldout_ratio=0.1", "--until", "pack"]
     args = cli.build_parser().parse_args([*line, "--seed", "3", "--json"])

@@ -80,11 +80,13 @@ def test_odd_files_are_skipped_named_and_counted(bench: Ingested, tmp_path: Path
         "latin.txt": b"caf\xe9",
         "cut.txt.gz": b"\x1f\x8b\x08",
         "no.parquet": b"text",
+        "none.json": b"[]",
     }
     for name, data in odd.items():
         (folder / name).write_bytes(data)
     assert len(bench.ingest(folder)) == 25
-    reasons = {"binary_file": 1, "cannot_be_decompressed": 1, "empty_file": 1, "not_parquet": 1, "not_utf8": 1}
+    skipped = ("binary_file", "cannot_be_decompressed", "empty_file", "no_documents", "not_parquet", "not_utf8")
+    reasons = dict.fromkeys(skipped, 1)
     assert bench.report["files_skipped"] == reasons
     assert bench.report["files_in_manifest"] == 25 + sum(reasons.values())
     assert {n: v for n, v in bench.metrics.items() if "skipped" in n} == {
