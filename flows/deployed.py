@@ -34,7 +34,7 @@ from flows.lifecycle import run_plan
 from flows.plan import Step, until
 from flows.platform import Platform
 from flows.prefect_api import PrefectApi
-from flows.preflight import check, disk_problem, missing_problems, num_bytes_in, source_problem
+from flows.preflight import COPIES, check, disk_problem, missing_problems, num_bytes_in, source_problem
 from flows.recipes import Recipe
 from flows.retraining import Retraining, RetrainRequest
 from flows.run import LifecycleRun, RunRequest
@@ -114,7 +114,7 @@ def preflight(recipe: str, lines: list[str], documents: Documents, last: str) ->
     settings, paths = read_settings(), documents.paths()
     problem = source_problem(paths, settings)
     num_bytes = 0 if problem else num_bytes_in(paths or [settings.sources_dir])
-    check([problem, disk_problem(settings, num_bytes)])
+    check([problem, disk_problem(settings, COPIES * num_bytes)])
     filled: Recipe = filled_in(recipe, lines)
     return until(filled.steps(), last)
 
@@ -125,7 +125,7 @@ def preflight_stage(inputs: StageModel) -> None:
     settings = read_settings()
     refs = list(refs_in(json_of(inputs)))
     num_bytes = sum(ref.num_bytes for ref in refs)
-    check([*missing_problems(refs, open_store(settings)), disk_problem(settings, num_bytes)])
+    check([*missing_problems(refs, open_store(settings)), disk_problem(settings, COPIES * num_bytes)])
 
 
 def __getattr__(name: str) -> Flow[..., None]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flows.fit import check_fit
 from flows.follow import StageFollower, Watcher, tail
 from flows.stop import StopSwitch
 from infra.errors import BadSpecError, GlmflowError, RetryableError, StageFailedError, StopRequestedError
@@ -26,7 +27,7 @@ from infra.process import ChildProcess, child_environment
 from infra.settings import Settings
 from infra.stores.base import Store
 from stages.contract import Stage, StageModel, json_of
-from stages.execution import StageKey, find_finished
+from stages.execution import StageKey, find_finished, refs_in
 
 STAGE_COMMAND = (sys.executable, "-P", "-m", "stages")  # -P: a folder `stages` where the user stands is not ours
 POLL_S = 0.2
@@ -82,10 +83,13 @@ class Launcher:
 
     def run(self, call: StageCall, key: StageKey, watcher: Watcher) -> StageResult:
         """Run the call in a process of its own. Raises what its exit code says."""
+        config, inputs = json_of(call.config), json_of(call.inputs)
+        peak_rss_bytes = self.lineage.peak_rss_bytes(call.stage.name, config)
+        check_fit(call.label, refs_in(inputs), peak_rss_bytes, self.settings)
         workdir = key.workdir(call.stage.name, self.settings)
         workdir.mkdir(parents=True, exist_ok=True)
         spec_path, log_path = workdir / "spec.json", workdir / "stage.log"
-        spec = {"config": json_of(call.config), "inputs": json_of(call.inputs), "seed": call.seed}
+        spec = {"config": config, "inputs": inputs, "seed": call.seed}
         spec_path.write_text(json.dumps(spec, indent=2))
         follower = StageFollower(workdir, log_path, watcher, is_resumed=(workdir / "checkpoint").is_dir())
         failure_path = workdir / "failure.json"

@@ -10,7 +10,7 @@ from infra.settings import Settings
 from infra.stores.base import Store
 
 MIN_FREE_BYTES = 1 << 30
-COPIES = 6  # of the documents: read, cleaned, deduplicated, packed, and what is being written
+COPIES = 6  # of a lifecycle's documents: read, cleaned, deduplicated, packed, and what is being written
 
 
 def check(problems: Iterable[str | None]) -> None:
@@ -20,10 +20,10 @@ def check(problems: Iterable[str | None]) -> None:
         raise BadSpecError("; ".join(found))
 
 
-def disk_problem(settings: Settings, num_source_bytes: int = 0) -> str | None:
-    """Too little room for what a run of so many bytes of documents writes."""
+def disk_problem(settings: Settings, num_written_bytes: int = 0) -> str | None:
+    """Too little room for so many bytes to be written."""
     place = next(path for path in (settings.root, *settings.root.parents) if path.exists())
-    wanted_bytes, free_bytes = max(MIN_FREE_BYTES, COPIES * num_source_bytes), shutil.disk_usage(place).free
+    wanted_bytes, free_bytes = max(MIN_FREE_BYTES, num_written_bytes), shutil.disk_usage(place).free
     if free_bytes >= wanted_bytes:
         return None
     return (

@@ -213,6 +213,12 @@ class Lineage:
         took_it = (StageArtifactRow.digest == digest, StageArtifactRow.field == field, ~StageArtifactRow.is_output)
         return self._newest(select(StageRunRow).join(StageArtifactRow).where(StageRunRow.stage == stage, *took_it))
 
+    def peak_rss_bytes(self, stage: str, config: dict[str, Any]) -> int:
+        """The highest peak memory of this stage's runs with this config, in bytes; 0 when there was none."""
+        peaks = select(StageRunRow.config, StageRunRow.peak_rss_bytes).where(StageRunRow.stage == stage)
+        rows = self.transact(lambda session: session.execute(peaks).all())
+        return max((peak for had, peak in rows if had == config), default=0)
+
     def history(self, key: str) -> tuple[MetricPoint, ...]:
         """Every metric point of the newest run of this key, in the order it was logged."""
         newest = select(StageRunRow.id).where(StageRunRow.key == key).order_by(StageRunRow.id.desc()).limit(1)

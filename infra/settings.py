@@ -57,6 +57,10 @@ class Settings(BaseSettings):
     api_key: SecretStr = Field(default=SecretStr(""), description="what a client of a served model has to know")
     api_key_file: str = Field(default="", description="file that holds the key instead")
     max_body_bytes: int = Field(default=8 * 2**20, ge=1, description="largest request that a served model reads")
+    memory_bytes: int = Field(default=0, ge=0, description="memory that a stage may use; default: what is free")
+    guards: bool = Field(
+        default=True, description="a stage that does not fit into memory or onto the disk is not started"
+    )
 
     @field_validator("home")
     @classmethod

@@ -25,8 +25,8 @@ def test_every_problem_is_said_in_one_error():
 def test_a_disk_that_is_too_full_for_the_documents_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _place: Usage(0, 0, 2 << 30))
     settings = Settings(home=tmp_path / "not" / "there")
-    assert disk_problem(settings, 1 << 20) is None
-    problem = disk_problem(settings, 1 << 30)
+    assert disk_problem(settings, 2 << 30) is None
+    problem = disk_problem(settings, 6 << 30)
     assert problem is not None
     assert "want 6.0 GiB free, got 2.0; free some, or set GLMFLOW_HOME" in problem
 

@@ -72,6 +72,15 @@ def test_the_newest_run_of_a_key_is_the_one_that_counts(lineage: Lineage):
     assert lineage.find_by_key("k" * 64).outputs["model"]["digest"] == B
 
 
+def test_the_highest_peak_of_a_stage_is_that_of_runs_with_the_same_config(lineage: Lineage):
+    one = record("a" * 64)
+    for config, peak in (({"x": 1, "y": [2]}, 5), ({"x": 1, "y": [2]}, 9), ({"x": 2}, 70)):
+        update = {"config": config, "peak_rss_bytes": peak, "key": str(peak) * 3}
+        lineage.commit(one.model_copy(update=update), ())
+    assert lineage.peak_rss_bytes(one.stage, {"y": [2], "x": 1}) == 9
+    assert lineage.peak_rss_bytes(one.stage, {"x": 3}) == lineage.peak_rss_bytes("another", {"x": 2}) == 0
+
+
 def test_a_commit_that_is_said_again_is_one_commit(lineage: Lineage):
     written, history = record(), [MetricPoint(name="x", value=0.1, step=0)]
     assert lineage.commit(written, history) == lineage.commit(written, history)
